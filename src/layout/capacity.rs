@@ -1,1 +1,3 @@
-//! (to come)
+//! (stand-in)
+/// U
+pub fn usable_bytes() {}

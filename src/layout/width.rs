@@ -1,1 +1,5 @@
-//! (to come)
+//! (stand-in)
+/// W
+#[derive(Debug)] pub struct Width; 
+/// w
+pub fn width_for() {}

@@ -14,6 +14,7 @@ mod lock;
 pub mod open;
 pub mod sim;
 pub mod superblock;
+pub mod wire;
 
 pub use buffer::AlignedBuf;
 pub use error::{MemberError, Result};

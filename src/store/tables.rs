@@ -1,0 +1,211 @@
+//! The tables: what their keys and values are.
+//!
+//! Keys are bytes whose order is the order of what they stand for: numbers are big-endian. Values are
+//! encoded by [`crate::member::wire`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::layout::Resiliency;
+use crate::member::superblock::SetId;
+use crate::sync::Timestamp;
+
+/// Number of an inode. The root directory is [`ROOT_INO`]; numbers are never used again.
+pub type Ino = u64;
+/// Number of an extent, never used again.
+pub type ExtentId = u64;
+
+/// The root directory (as FUSE has it).
+pub const ROOT_INO: Ino = 1;
+
+/// The tables of the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Table {
+    /// [`ino_key`] -> [`Inode`].
+    Inodes,
+    /// [`entry_key`] -> [`Entry`]: what a directory holds, by name.
+    Entries,
+    /// [`cookie_key`] -> [`CookieEntry`]: the same by cookie, in the order that readdir gives.
+    Cookies,
+    /// [`xattr_key`] -> the value's bytes as they are.
+    Xattrs,
+    /// [`map_key`] -> [`MapEntry`]: which extent holds which range of a file.
+    Map,
+    /// [`extent_key`] -> [`Extent`].
+    Extents,
+    /// [`set_key`] -> [`crate::member::superblock::SetRecord`]. Written by the store alone.
+    Sets,
+    /// [`ino_key`] -> nothing: unlinked, but open when last seen.
+    Orphans,
+    /// [`ino_key`] -> [`Intent`]: a removal of many records that is under way.
+    Intents,
+    /// A name -> u64: counters.
+    Counters,
+}
+
+impl Table {
+    /// All tables, in the order of their numbers.
+    pub const ALL: [Table; 10] = [
+        Table::Inodes,
+        Table::Entries,
+        Table::Cookies,
+        Table::Xattrs,
+        Table::Map,
+        Table::Extents,
+        Table::Sets,
+        Table::Orphans,
+        Table::Intents,
+        Table::Counters,
+    ];
+}
+
+/// Everything about a file but its data and its names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inode {
+    /// Type and permission bits, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead here.
+    pub nlink: u32,
+    /// Device number of a device node.
+    pub rdev: u32,
+    /// Tells apart successive files of one number for NFS; numbers are not reused, so always 1 here.
+    pub generation: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Sectors that extents and reservations hold for this file (`st_blocks` is eight times it).
+    pub sectors: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Last change of the data.
+    pub mtime: Timestamp,
+    /// Last change of this record.
+    pub ctime: Timestamp,
+    /// Creation.
+    pub crtime: Timestamp,
+    /// Of a directory: the directory it is in.
+    pub parent: Ino,
+    /// Of a directory: the cookie that the next entry gets (first is 3; 1 and 2 are `.` and `..`).
+    pub next_cookie: u64,
+    /// Of a directory: how many entries it has.
+    pub entries: u64,
+    /// How its data is kept.
+    pub resiliency: Resiliency,
+    /// Where a symbolic link leads.
+    pub target: Option<Vec<u8>>,
+}
+
+/// What a name in a directory leads to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The inode.
+    pub ino: Ino,
+    /// Its type: the `S_IFMT` bits of the mode.
+    pub kind: u32,
+    /// Key of the same entry in [`Table::Cookies`].
+    pub cookie: u64,
+}
+
+/// The same entry seen from its cookie.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CookieEntry {
+    /// The name, any bytes but `/` and NUL.
+    pub name: Vec<u8>,
+    /// The inode.
+    pub ino: Ino,
+    /// Its type, as in [`Entry`].
+    pub kind: u32,
+}
+
+/// What holds a range of a file, from the offset in its key. Ranges of one file do not overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapEntry {
+    /// Length in bytes, a multiple of the sector.
+    pub len: u64,
+    /// The extent and the offset in it (a multiple of the sector); none for space that fallocate
+    /// reserved and nothing was written to.
+    pub extent: Option<(ExtentId, u32)>,
+}
+
+/// An immutable run of file data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extent {
+    /// The set it lies in.
+    pub set: SetId,
+    /// Address in the set's payload, a multiple of the sector.
+    pub address: u64,
+    /// Bytes, a multiple of the sector, at most [`crate::limits::EXTENT_MAX_BYTES`].
+    pub len: u32,
+    /// Bytes that file maps refer to; an extent that reaches 0 is deleted.
+    pub live: u32,
+    /// CRC-32C of each sector.
+    pub sums: Vec<u32>,
+}
+
+/// A removal that takes more than one record. What it names reads as gone from the moment it is there;
+/// recovery finishes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Intent {
+    /// Everything of the file's map from this offset on is to go.
+    CutMap {
+        /// First byte that goes, a multiple of the sector.
+        from: u64,
+    },
+}
+
+/// Key of [`Table::Inodes`], [`Table::Orphans`] and [`Table::Intents`].
+pub fn ino_key(ino: Ino) -> Vec<u8> {
+    ino.to_be_bytes().to_vec()
+}
+
+/// Key of [`Table::Entries`]; with an empty name, the lower bound of a directory's entries.
+pub fn entry_key(parent: Ino, name: &[u8]) -> Vec<u8> {
+    let mut key = parent.to_be_bytes().to_vec();
+    key.extend_from_slice(name);
+    key
+}
+
+/// Key of [`Table::Cookies`].
+pub fn cookie_key(parent: Ino, cookie: u64) -> Vec<u8> {
+    pair_key(parent, cookie)
+}
+
+/// Key of [`Table::Xattrs`]; with an empty name, the lower bound of a file's attributes.
+pub fn xattr_key(ino: Ino, name: &[u8]) -> Vec<u8> {
+    entry_key(ino, name)
+}
+
+/// Key of [`Table::Map`].
+pub fn map_key(ino: Ino, offset: u64) -> Vec<u8> {
+    pair_key(ino, offset)
+}
+
+/// Key of [`Table::Extents`].
+pub fn extent_key(extent: ExtentId) -> Vec<u8> {
+    extent.to_be_bytes().to_vec()
+}
+
+/// Key of [`Table::Sets`].
+pub fn set_key(set: SetId) -> Vec<u8> {
+    set.to_be_bytes().to_vec()
+}
+
+fn pair_key(first: u64, second: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(16);
+    key.extend_from_slice(&first.to_be_bytes());
+    key.extend_from_slice(&second.to_be_bytes());
+    key
+}
+
+/// The two numbers of a key of two, such as [`map_key`]'s; none when the key has another length.
+pub fn split_pair(key: &[u8]) -> Option<(u64, u64)> {
+    let (first, second) = key.split_at_checked(8)?;
+    Some((u64::from_be_bytes(first.try_into().ok()?), u64::from_be_bytes(second.try_into().ok()?)))
+}
+
+/// The number of a key of one; none when the key has another length.
+pub fn single(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.try_into().ok()?))
+}
