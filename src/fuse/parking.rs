@@ -1,0 +1,163 @@
+//! Requests that must wait for space or for a disk, and the threads that wait with them, so that the threads that
+//! serve the kernel stay free for reads, deletes and statfs.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::sync::{Arc, Condvar, Mutex, spawn};
+
+/// A thread with nothing to do ends after this time.
+const IDLE: Duration = Duration::from_secs(10);
+
+/// What a parked request still has to do: the rest of its work and its reply.
+pub(super) type Job = Box<dyn FnOnce() + Send>;
+
+/// A bounded number of waiting requests, and the threads they wait on.
+#[derive(Debug)]
+pub(super) struct Parking {
+    shared: Arc<Shared>,
+    name: &'static str,
+    threads_max: usize,
+    jobs_max: usize,
+    bytes_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Signalled when a job is queued.
+    work: Condvar,
+    /// Signalled when a job ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(Job, usize)>,
+    /// Places that are taken: reserved, queued or running.
+    taken: usize,
+    bytes: usize,
+    threads: usize,
+    idle: usize,
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "State {{ taken: {}, bytes: {}, threads: {} }}", self.taken, self.bytes, self.threads)
+    }
+}
+
+impl Parking {
+    /// A parking for at most `jobs_max` requests that hold at most `bytes_max` bytes of data, on at most
+    /// `threads_max` threads called `name`.
+    pub(super) fn new(name: &'static str, threads_max: usize, jobs_max: usize, bytes_max: usize) -> Self {
+        Self { shared: Arc::default(), name, threads_max, jobs_max, bytes_max }
+    }
+
+    /// Takes a place for a request with `bytes` of data; `None` when there is none left.
+    pub(super) fn place(&self, bytes: usize) -> Option<Place<'_>> {
+        let mut state = self.shared.state.lock();
+        if state.taken >= self.jobs_max || state.bytes + bytes > self.bytes_max {
+            return None;
+        }
+        state.taken += 1;
+        state.bytes += bytes;
+        Some(Place { parking: self, bytes, used: false })
+    }
+
+    /// Returns when no request is parked any more.
+    pub(super) fn drain(&self) {
+        let mut state = self.shared.state.lock();
+        while state.taken > 0 {
+            self.shared.ended.wait(&mut state);
+        }
+    }
+
+    fn queue(&self, job: Job, bytes: usize) {
+        let mut state = self.shared.state.lock();
+        state.queue.push_back((job, bytes));
+        if state.idle >= state.queue.len() || state.threads >= self.threads_max {
+            self.shared.work.notify_one();
+            return;
+        }
+        state.threads += 1;
+        drop(state);
+        let shared = Arc::clone(&self.shared);
+        spawn(self.name, move || shared.serve());
+    }
+}
+
+/// A place in a [`Parking`], given back when the job that takes it has ended, or when it is dropped unused.
+pub(super) struct Place<'a> {
+    parking: &'a Parking,
+    bytes: usize,
+    used: bool,
+}
+
+impl Place<'_> {
+    /// Runs `job` on one of the parking's threads. It must not panic.
+    pub(super) fn park(mut self, job: Job) {
+        self.used = true;
+        self.parking.queue(job, self.bytes);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.used {
+            self.parking.shared.end(self.bytes);
+        }
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some((job, bytes)) = state.queue.pop_front() {
+                drop(state);
+                job();
+                self.end(bytes);
+                state = self.state.lock();
+                continue;
+            }
+            state.idle += 1;
+            let timed_out = self.work.wait_for(&mut state, IDLE).timed_out();
+            state.idle -= 1;
+            if timed_out && state.queue.is_empty() {
+                state.threads -= 1;
+                return;
+            }
+        }
+    }
+
+    fn end(&self, bytes: usize) {
+        let mut state = self.state.lock();
+        state.taken -= 1;
+        state.bytes -= bytes;
+        self.ended.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::mpsc;
+
+    #[test]
+    fn places_run_out_and_come_back() {
+        let parking = Parking::new("test", 2, 3, 100);
+        let (release, wait) = mpsc::channel::<()>();
+        let wait = Arc::new(Mutex::new(wait));
+        for _ in 0..3 {
+            let wait = Arc::clone(&wait);
+            parking.place(10).expect("a place").park(Box::new(move || wait.lock().recv().unwrap_or(())));
+        }
+        assert!(parking.place(0).is_none(), "a fourth place was given");
+        drop(release);
+        parking.drain();
+        assert!(parking.place(101).is_none(), "too many bytes were taken");
+        drop(parking.place(100).expect("all bytes are free again"));
+        assert!(parking.place(100).is_some(), "a dropped place was not given back");
+    }
+}
