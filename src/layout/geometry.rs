@@ -164,7 +164,9 @@ impl Geometry {
             return Err(BadGeometry::Interleave { interleave });
         }
         let made = Self { redundancy, columns, interleave, slab_bytes, first };
-        if !(interleave..=SLAB_MAX_BYTES).contains(&slab_bytes) || slab_bytes % made.rotation_bytes() != 0 {
+        if !(interleave..=SLAB_MAX_BYTES).contains(&slab_bytes)
+            || !slab_bytes.is_multiple_of(made.rotation_bytes())
+        {
             return Err(BadGeometry::Slab { slab_bytes });
         }
         Ok(made)

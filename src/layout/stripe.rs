@@ -43,7 +43,7 @@ impl Geometry {
         }
         let (k, row_bytes, rotation_bytes) =
             (u64::from(self.columns), self.row_bytes(), self.rotation_bytes());
-        if fill % row_bytes == 0 && remaining >= k * row_bytes {
+        if fill.is_multiple_of(row_bytes) && remaining >= k * row_bytes {
             let rows =
                 (remaining / (k * row_bytes)).min((rotation_bytes - fill % rotation_bytes) / row_bytes);
             return Some(Stripe { offset: fill, height: rows * row_bytes });
@@ -66,7 +66,7 @@ impl Stripe {
         let (geometry, stripe) = (*geometry, *self);
         // One column's bytes of one row of the stripe; a stripe without whole rows is one row.
         let len = stripe.height.min(geometry.row_bytes());
-        let pieces = if len == 0 { 0 } else { stripe.data_bytes(&geometry) / len };
+        let pieces = stripe.data_bytes(&geometry).checked_div(len).unwrap_or(0);
         (0..pieces).map(move |piece| {
             let k = u64::from(geometry.columns);
             let place = Place { column: (piece % k) as usize, offset: stripe.offset + piece / k * len };

@@ -40,7 +40,7 @@ fn exhaustive(free: Vec<u64>, r: &Resiliency, known: &mut HashMap<Vec<u64>, u64>
     for members in 1_u32..1 << free.len() {
         let taken = members.count_ones() as usize;
         let columns = match r.parity {
-            0 if taken % usize::from(r.copies) != 0 => continue,
+            0 if !taken.is_multiple_of(usize::from(r.copies)) => continue,
             0 => taken / usize::from(r.copies),
             parity => taken.saturating_sub(usize::from(parity)),
         };
