@@ -67,7 +67,9 @@ pub enum MemberError {
         why: String,
     },
     /// A format from the future.
-    #[error("{path} was written by a newer poolfs (format {found}; this program knows up to {known}): install that version")]
+    #[error(
+        "{path} was written by a newer poolfs (format {found}; this program knows up to {known}): install that version"
+    )]
     NewerFormat {
         /// The path.
         path: String,
