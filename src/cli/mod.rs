@@ -1,0 +1,84 @@
+//! The command `poolfs`.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `args` | what can be typed, as dumb values |
+//! | `options` | what stands behind `-o`, checked |
+//! | `request` | all that a mount takes, checked |
+//! | `mountpoint` | where a pool may be mounted |
+//! | `daemon` | the process in the background, and the one that waits for it |
+//! | `serve` | the life of a mounted pool |
+//! | `umount`, `demo` | the other commands |
+
+mod args;
+mod daemon;
+mod demo;
+mod error;
+mod mountpoint;
+mod options;
+mod request;
+mod serve;
+mod umount;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+use error::Result;
+use request::MountRequest;
+
+/// Runs the command that was typed. The exit code is 0 when it was done, 1 when it failed, 2 when it makes no
+/// sense.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse_from(args::normalised(std::env::args_os()));
+    match dispatch(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("poolfs: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn dispatch(cli: Cli) -> Result<()> {
+    let foreground = matches!(
+        &cli.command,
+        Command::Mount { foreground: true, .. }
+            | Command::MountSource { foreground: true, .. }
+            | Command::Demo { .. }
+    );
+    start_log(foreground);
+    match cli.command {
+        Command::Mount { mountpoint, members, foreground, pid_file, options } => {
+            let request = MountRequest::of_mountpoint(&mountpoint, &members, &options, pid_file)?;
+            mount(request, foreground, cli.daemonised_child)
+        }
+        Command::MountSource { source, mountpoint, options, foreground, .. } => {
+            let request = MountRequest::of_source(&source, &mountpoint, &options)?;
+            mount(request, foreground, cli.daemonised_child)
+        }
+        Command::Umount { mountpoint, lazy } => umount::umount(&mountpoint, lazy),
+        Command::Demo { directory } => demo::demo(directory.as_deref()),
+    }
+}
+
+fn mount(request: MountRequest, foreground: bool, daemonised_child: bool) -> Result<()> {
+    if foreground {
+        serve::serve(&request, None, || Ok(()))
+    } else if daemonised_child {
+        daemon::be_the_daemon(&request)
+    } else {
+        mountpoint::check(&request.mountpoint)?;
+        daemon::start_and_wait()
+    }
+}
+
+/// `POOLFS_LOG` says what is logged, as `RUST_LOG` does elsewhere. What is logged while a mount begins stands on
+/// the terminal, so by default it is little.
+fn start_log(verbose: bool) {
+    let default = if verbose { "info,fuser=warn" } else { "warn" };
+    env_logger::Builder::from_env(env_logger::Env::default().filter_or("POOLFS_LOG", default))
+        .format_target(false)
+        .init();
+}
