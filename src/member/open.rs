@@ -16,7 +16,7 @@ use super::error::{MemberError, Result};
 use super::superblock::{Superblock, read_superblock};
 use super::{Dimensions, Disk, DiskKind};
 
-pub use dimensions::{SLABS_MIN, choose_dimensions, required_bytes};
+pub use dimensions::{SLABS_MIN, choose_dimensions, required_bytes, slabs_in};
 pub use identity::{Clash, Identity, identity};
 pub use spec::{Bounds, MemberSpec};
 

@@ -6,10 +6,10 @@
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+use super::Store;
 use super::error::{Result, StoreError};
 use super::overlay::{Base, Layer, merged_table};
 use super::tables::Table;
-use super::Store;
 use crate::member::superblock::{MetaPointer, Root, Seq};
 use crate::member::wire;
 use crate::units::MIB;

@@ -28,7 +28,9 @@ pub enum StoreError {
     #[error("the journal is full")]
     JournalFull,
     /// An earlier failure left the store unable to promise anything: it takes no more changes.
-    #[error("the pool takes no more changes since {why}; unmount it, and mount it again when the cause is gone")]
+    #[error(
+        "the pool takes no more changes since {why}; unmount it, and mount it again when the cause is gone"
+    )]
     Poisoned {
         /// What happened.
         why: String,

@@ -221,7 +221,11 @@ impl State {
 
     /// Where the log stands.
     pub fn end(&self) -> JournalEnd {
-        JournalEnd { next_seq: self.written + 1, tail_seq: self.tail.0, live: self.tail.1..self.head_written() }
+        JournalEnd {
+            next_seq: self.written + 1,
+            tail_seq: self.tail.0,
+            live: self.tail.1..self.head_written(),
+        }
     }
 
     /// End of what is written: the position of the group being written, or the head.

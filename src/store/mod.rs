@@ -78,14 +78,22 @@ impl Store {
         let overlay = self.overlay.read();
         let Some(value) = overlay.get(table, key) else { return Ok(None) };
         let decoded = wire::decode(value);
-        decoded.map(Some).map_err(|error| StoreError::Damaged { what: format!("a value of {table:?}: {error}") })
+        decoded
+            .map(Some)
+            .map_err(|error| StoreError::Damaged { what: format!("a value of {table:?}: {error}") })
     }
 
     /// Keys in `[from, to)` in order, at most `limit` of them.
     ///
     /// # Errors
     /// As [`Store::get`].
-    pub fn scan(&self, table: Table, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    pub fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
         Ok(self.overlay.read().scan(table, from, to, limit))
     }
 
@@ -93,7 +101,12 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::get`].
-    pub fn last_at_or_before(&self, table: Table, floor: &[u8], key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub fn last_at_or_before(
+        &self,
+        table: Table,
+        floor: &[u8],
+        key: &[u8],
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         Ok(self.overlay.read().last_at_or_before(table, floor, key))
     }
 

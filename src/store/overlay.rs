@@ -78,7 +78,9 @@ impl Overlay {
             }
             let active = self.active[index].range::<[u8], _>(range).next_back().map(|(key, _)| key);
             let frozen = self.frozen.as_ref();
-            let frozen = frozen.and_then(|frozen| frozen[index].range::<[u8], _>(range).next_back()).map(|(key, _)| key);
+            let frozen = frozen
+                .and_then(|frozen| frozen[index].range::<[u8], _>(range).next_back())
+                .map(|(key, _)| key);
             let base = self.base[index].range::<[u8], _>(range).next_back().map(|(key, _)| key);
             let last = [active, frozen, base].into_iter().flatten().max()?;
             if let Some(value) = self.get(table, last) {
@@ -88,7 +90,11 @@ impl Overlay {
         }
     }
 
-    fn merged<'a>(&'a self, table: Table, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    fn merged<'a>(
+        &'a self,
+        table: Table,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
         let index = table as usize;
         let active = Some(self.active[index].range::<[u8], _>(bounds).peekable());
         let frozen = self.frozen.as_ref().map(|frozen| frozen[index].range::<[u8], _>(bounds).peekable());

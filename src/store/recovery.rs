@@ -80,7 +80,9 @@ impl Store {
         }
         let left = self.data.lock().bytes();
         if left > 0 {
-            return Err(StoreError::Damaged { what: format!("{left} bytes of journaled data could not be flushed") });
+            return Err(StoreError::Damaged {
+                what: format!("{left} bytes of journaled data could not be flushed"),
+            });
         }
         self.checkpoint()?;
         self.journal.lock().start();
@@ -162,7 +164,10 @@ fn next_record(
 /// A record of an epoch in the history that no later epoch made void.
 fn counts(header: &RecordHeader, epochs: &[Epoch]) -> bool {
     let own = epochs.iter().any(|epoch| epoch.counter == header.epoch && epoch.id == header.epoch_id);
-    own && epochs.iter().filter(|epoch| epoch.counter > header.epoch).all(|epoch| header.seq < epoch.first_seq)
+    own && epochs
+        .iter()
+        .filter(|epoch| epoch.counter > header.epoch)
+        .all(|epoch| header.seq < epoch.first_seq)
 }
 
 /// Looks behind the end of the log for a record that says that more was acknowledged. Gives that number; 0
@@ -190,7 +195,8 @@ fn apply(op: Op, seq: Seq, included: Seq, base: &mut Base, data: &mut DataIndex)
     let is_new = seq > included;
     match op {
         Op::Put { table, key, value } if is_new => {
-            base[table as usize].insert(key.into_vec().into_boxed_slice(), value.into_vec().into_boxed_slice());
+            base[table as usize]
+                .insert(key.into_vec().into_boxed_slice(), value.into_vec().into_boxed_slice());
         }
         Op::Delete { table, key } if is_new => {
             base[table as usize].remove(key.as_slice());
@@ -212,7 +218,9 @@ fn load_sets(pool: &Pool, base: &Base) -> Result<()> {
     for value in base[Table::Extents as usize].values() {
         let extent: Extent = decode(value, "an extent's record")?;
         if !pool.has_set(extent.set) {
-            return Err(StoreError::Damaged { what: format!("an extent lies in set {}, which does not exist", extent.set) });
+            return Err(StoreError::Damaged {
+                what: format!("an extent lies in set {}, which does not exist", extent.set),
+            });
         }
         *live.entry(extent.set).or_default() += i64::from(extent.len);
     }

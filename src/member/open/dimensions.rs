@@ -16,6 +16,11 @@ pub const fn required_bytes(dimensions: &Dimensions) -> u64 {
     device::overhead_bytes(dimensions) + SLABS_MIN * dimensions.stride()
 }
 
+/// Slabs that fit a member which offers `bytes` (see [`super::capacity`]).
+pub const fn slabs_in(bytes: u64, dimensions: &Dimensions) -> u64 {
+    bytes.saturating_sub(device::overhead_bytes(dimensions)) / dimensions.stride()
+}
+
 /// Chooses the sizes of slab and ring for members that offer `capacities` bytes each (see
 /// [`super::capacity`]). `slab` is what the user asked for; `interleave` is in bytes.
 ///
