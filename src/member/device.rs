@@ -72,10 +72,7 @@ impl DeviceDisk {
         // For a block device, O_EXCL asks the kernel whether it is mounted or otherwise taken.
         let claim = locked && kind == DiskKind::Device;
         let file = match DataFile::open_path(path, mode, if claim { OFlags::EXCL } else { OFlags::empty() }) {
-            Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                let why = "it is mounted, or something else uses it".to_owned();
-                return Err(MemberError::Unsuitable { path: path.display().to_string(), why });
-            }
+            Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => return Err(busy(path)),
             result => result.map_err(failed)?,
         };
         let stat = rustix::fs::fstat(&file).map_err(|e| failed(e.into()))?;
@@ -224,6 +221,35 @@ impl std::fmt::Debug for DeviceDisk {
     }
 }
 
+/// Who has a device that the kernel calls busy: another poolfs, or somebody else.
+fn busy(path: &Path) -> MemberError {
+    let file = DataFile::open_path(path, OpenAs::Read, OFlags::empty());
+    if let Ok(file) = file
+        && let Err(error @ MemberError::InUse { .. }) = hold(file, true, path)
+    {
+        return error;
+    }
+    let why = "it is mounted, or something else uses it".to_owned();
+    MemberError::Unsuitable { path: path.display().to_string(), why }
+}
+
+/// Refuses an image that a loop device shows: it may be mounted, and no lock would tell.
+fn check_not_looped(path: &Path) -> Result<()> {
+    let canonical =
+        std::fs::canonicalize(path).map_err(|e| MemberError::access(path, "looking for it", e))?;
+    let Ok(devices) = std::fs::read_dir("/sys/block") else {
+        return Ok(());
+    };
+    for device in devices.flatten() {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file"));
+        if backing.is_ok_and(|backing| Path::new(backing.trim_end_matches('\n')) == canonical) {
+            let why = format!("it is attached to {}, which may be in use", device.file_name().display());
+            return Err(MemberError::Unsuitable { path: path.display().to_string(), why });
+        }
+    }
+    Ok(())
+}
+
 /// Whether a path is a device or an image.
 fn kind_of(path: &Path) -> Result<DiskKind> {
     let kind = super::open::probe(path)?;
@@ -251,6 +277,9 @@ pub(super) fn capacity(path: &Path, bounds: Bounds) -> Result<u64> {
 pub(super) fn check(path: &Path, force: bool) -> Result<()> {
     // Locked as a member would be, which also shows whether it is mounted; let go again at the end.
     let disk = DeviceDisk::open(path, false, true)?;
+    if disk.kind == DiskKind::Image {
+        check_not_looped(path)?;
+    }
     let failed = |e| MemberError::access(path, "reading its beginning", e);
     let len = round_down(disk.file.len().map_err(failed)?.min(RING_AT), crate::units::SECTOR);
     let mut start = AlignedBuf::zeroed(len as usize);

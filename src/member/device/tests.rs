@@ -115,3 +115,70 @@ fn an_image_in_use_is_locked() {
     drop(disk);
     check(&path, false).unwrap();
 }
+
+/// A loop device; not everybody may make one, and then there is nothing to test.
+struct Loop {
+    device: PathBuf,
+}
+
+fn run(program: &str, args: &[&std::ffi::OsStr]) -> Option<String> {
+    let output = std::process::Command::new(program).args(args).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+impl Loop {
+    fn attach(image: &Path) -> Option<Self> {
+        let device = run("losetup", &["-f".as_ref(), "--show".as_ref(), image.as_ref()])?;
+        Some(Self { device: device.into() })
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        run("losetup", &["-d".as_ref(), self.device.as_ref()]);
+    }
+}
+
+#[test]
+fn block_devices_are_members_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(&dir, 20 * MIB);
+    let Some(looped) = Loop::attach(&path) else {
+        return;
+    };
+    // Its image must not become a member beside it.
+    assert!(matches!(check(&path, true), Err(MemberError::Unsuitable { .. })));
+    check(&looped.device, false).unwrap();
+    let disk = DeviceDisk::create(&looped.device, DIMENSIONS, Bounds::default()).unwrap();
+    assert_eq!((disk.kind(), disk.room().unwrap().slabs), (DiskKind::Device, 9));
+    assert!(matches!(check(&looped.device, true), Err(MemberError::InUse { .. })));
+    disk.create_slab(8).unwrap();
+    disk.write(Area::Slab(8), MIB, &AlignedBuf::copy_of(&[6; SECTOR_LEN])).unwrap();
+    disk.sync(Area::Slab(8)).unwrap();
+    drop(disk);
+    let mut disk = DeviceDisk::open(&looped.device, true, true).unwrap();
+    disk.configure(DIMENSIONS, Bounds::default());
+    let mut buf = AlignedBuf::zeroed(SECTOR_LEN);
+    disk.read(Area::Slab(8), MIB, &mut buf).unwrap();
+    assert!(buf.iter().all(|&b| b == 6));
+}
+
+#[test]
+fn a_mounted_device_is_refused_even_with_force() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = image(&dir, 20 * MIB);
+    let at = dir.path().join("mnt");
+    std::fs::create_dir(&at).unwrap();
+    let Some(looped) = Loop::attach(&path) else {
+        return;
+    };
+    let device = looped.device.as_os_str();
+    if run("mkfs.ext4", &["-q".as_ref(), device]).is_none() || run("mount", &[device, at.as_ref()]).is_none()
+    {
+        return;
+    }
+    let refused = check(&looped.device, true);
+    run("umount", &[at.as_ref()]);
+    assert!(matches!(refused, Err(MemberError::Unsuitable { .. })), "{refused:?}");
+    assert!(matches!(check(&looped.device, false), Err(MemberError::Used { .. })));
+}
