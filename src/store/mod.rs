@@ -11,6 +11,8 @@ mod journal;
 mod overlay;
 mod recovery;
 pub mod tables;
+#[cfg(test)]
+mod tests;
 mod tx;
 
 pub use error::{Result, StoreError};
