@@ -11,7 +11,7 @@ use super::roster::Member;
 use super::sets::{Set, SetTable};
 use super::{Pool, PoolParts};
 use crate::member::superblock::{Epoch, MemberId, MemberState, SetRecord, Superblock};
-use crate::member::{Disk, MemberError, lock, open, ring};
+use crate::member::{Disk, MemberError, lock_pool, open, ring, runtime_dir};
 use crate::sync::{Arc, Clock};
 
 /// What to do when members are missing at mount.
@@ -90,7 +90,7 @@ impl Pool {
         let guard = if options.read_only && options.diverged {
             None
         } else {
-            Some(lock::lock_pool(&lock::runtime_dir()?, pool)?)
+            Some(lock_pool(&runtime_dir()?, pool)?)
         };
         let clock = Clock::system();
         let deadline = clock.elapsed() + options.wait;
@@ -182,7 +182,8 @@ impl Pool {
         }
         for slot in &record.slots {
             let member = self.members().get(usize::from(slot.member));
-            let member = member.ok_or_else(|| damaged(format!("set {} names member {}", record.id, slot.member)))?;
+            let member =
+                member.ok_or_else(|| damaged(format!("set {} names member {}", record.id, slot.member)))?;
             if !member.claim(slot.slab) {
                 return Err(damaged(format!(
                     "slab {} of {} belongs to two sets, {} is one of them",
@@ -206,7 +207,8 @@ impl Pool {
             self.load_set(record)?;
         }
         let sets = self.sets.all();
-        let unreadable: Vec<&Arc<Set>> = sets.iter().filter(|set| !self.is_readable(set, &HashSet::new())).collect();
+        let unreadable: Vec<&Arc<Set>> =
+            sets.iter().filter(|set| !self.is_readable(set, &HashSet::new())).collect();
         if unreadable.is_empty() || self.partial {
             return Ok(());
         }
@@ -360,7 +362,7 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
 }
 
 fn open_one(path: &Path, options: &AssembleOptions) -> Result<Found> {
-    let (disk, superblock) = open::open(path, options.read_only)?;
+    let (disk, superblock) = open::open(path, None, options.read_only)?;
     Ok(Found { disk, superblock })
 }
 

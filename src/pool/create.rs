@@ -5,10 +5,10 @@ use uuid::Uuid;
 use super::error::{PoolError, Result};
 use crate::layout::{Kind, Resiliency, choose};
 use crate::limits::{MEMBERS_MAX, POOL_NAME_MAX_BYTES};
-use crate::member::open::{self, MemberSpec};
-use crate::member::superblock::{MemberId, MemberRecord, MemberState, Superblock, write_superblock};
+use crate::member::open::{self, Clash, Identity, MemberSpec};
+use crate::member::superblock::{Epoch, MemberId, MemberRecord, MemberState, Superblock, write_superblock};
 use crate::member::{Dimensions, Disk};
-use crate::sync::Arc;
+use crate::sync::{Arc, random_u64};
 
 /// What to make a pool from.
 #[derive(Debug, Clone)]
@@ -41,27 +41,18 @@ pub struct Plan {
 pub fn plan(options: &CreateOptions) -> Result<Plan> {
     check_name(&options.name)?;
     check_count(options.members.len(), &options.resiliency)?;
-    let identities = options.members.iter().map(|spec| open::identity(&spec.path)).collect::<std::result::Result<Vec<_>, _>>()?;
+    let identities = options
+        .members
+        .iter()
+        .map(|spec| open::identity(&spec.path))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
     for (index, one) in identities.iter().enumerate() {
         for other in &identities[..index] {
-            if (one.dev, one.ino) == (other.dev, other.ino) || one.path == other.path {
-                return Err(PoolError::SameMember {
-                    first: other.path.display().to_string(),
-                    second: options.members[index].path.display().to_string(),
-                });
-            }
-            for (inner, outer) in [(one, other), (other, one)] {
-                if inner.path.starts_with(&outer.path) {
-                    return Err(PoolError::Nested {
-                        inner: inner.path.display().to_string(),
-                        outer: outer.path.display().to_string(),
-                    });
-                }
-            }
+            refuse_clash(one, other, &options.members[index])?;
         }
     }
     for spec in &options.members {
-        open::check_unused(spec, options.force)?;
+        open::check(spec, options.force)?;
     }
     let capacities =
         options.members.iter().map(open::capacity).collect::<std::result::Result<Vec<_>, _>>()?;
@@ -81,7 +72,7 @@ pub fn create(options: &CreateOptions) -> Result<Uuid> {
     let disks = options
         .members
         .iter()
-        .map(|spec| Ok((open::create(spec, &plan.dimensions, options.force)?, spec.clone())))
+        .map(|spec| Ok((open::create(spec, plan.dimensions, options.force)?, spec.clone())))
         .collect::<Result<Vec<_>>>()?;
     create_on(disks, &options.name, options.resiliency, plan.dimensions)
 }
@@ -104,13 +95,20 @@ pub fn create_on(
             uuid: Uuid::new_v4(),
             kind: disk.kind(),
             path: disk.path(),
-            limit_bytes: spec.limit_bytes,
-            reserve_bytes: spec.reserve_bytes,
+            limit_bytes: spec.bounds.limit_bytes,
+            reserve_bytes: spec.bounds.reserve_bytes,
             slabs: disk.room()?.slabs,
             state: MemberState::Active,
             ring_from: None,
         });
     }
+    let first = Epoch {
+        counter: 1,
+        id: random_u64(),
+        first_seq: 1,
+        members: (0..members.len() as MemberId).collect(),
+        ring_holders: Vec::new(),
+    };
     let superblock = Superblock {
         pool: Uuid::new_v4(),
         name: name.to_owned(),
@@ -121,7 +119,7 @@ pub fn create_on(
         resiliency,
         refuse_short_writes: false,
         members,
-        epochs: vec![],
+        epochs: vec![first],
         root: None,
         clean: true,
         healthy: true,
@@ -132,6 +130,18 @@ pub fn create_on(
         write_superblock(&**disk, &Superblock { member: id as MemberId, ..superblock.clone() })?;
     }
     Ok(superblock.pool)
+}
+
+fn refuse_clash(one: &Identity, other: &Identity, spec: &MemberSpec) -> Result<()> {
+    let name = |identity: &Identity| identity.canonical.display().to_string();
+    match one.clash(other) {
+        None => Ok(()),
+        Some(Clash::Same) => {
+            Err(PoolError::SameMember { first: name(other), second: spec.path.display().to_string() })
+        }
+        Some(Clash::Inside) => Err(PoolError::Nested { inner: name(one), outer: name(other) }),
+        Some(Clash::Around) => Err(PoolError::Nested { inner: name(other), outer: name(one) }),
+    }
 }
 
 fn check_name(name: &str) -> Result<()> {
@@ -172,9 +182,13 @@ fn check_count(given: usize, resiliency: &Resiliency) -> Result<()> {
 /// One set of data and one of metadata must fit beside the reserve.
 fn check_room(slabs: &[u64], resiliency: &Resiliency, dimensions: &Dimensions) -> Result<()> {
     let free: Vec<u64> = slabs.iter().map(|slabs| slabs.saturating_sub((slabs / 50).max(2) + 1)).collect();
-    if choose(&free, resiliency).is_none() {
+    if choose(&free, resiliency).is_none_or(|(width, _)| width.short) {
         let bytes = slabs.iter().sum::<u64>() * dimensions.slab_bytes;
-        return Err(PoolError::TooSmall { bytes, slab_bytes: dimensions.slab_bytes, resiliency: *resiliency });
+        return Err(PoolError::TooSmall {
+            bytes,
+            slab_bytes: dimensions.slab_bytes,
+            resiliency: *resiliency,
+        });
     }
     Ok(())
 }

@@ -5,12 +5,10 @@
 
 use std::ops::Range;
 
+use super::Pool;
 use super::error::{PoolError, Result};
 use super::lanes::Lane;
-use super::Pool;
-use crate::member::superblock::{
-    Epoch, MemberId, MemberState, Root, Seq, SetRecord, Superblock, write_superblock,
-};
+use crate::member::superblock::{Epoch, MemberId, Root, Seq, Superblock, write_superblock};
 use crate::member::{AlignedBuf, Area, MemberError, ring};
 use crate::sync::atomic::Ordering;
 use crate::sync::random_u64;
@@ -96,7 +94,8 @@ impl Pool {
             let writable = self.writable_members();
             let superblock = &mut state.superblock;
             superblock.sequence += 1;
-            superblock.healthy = self.members().iter().all(|member| !member.is_active() || member.is_writable());
+            superblock.healthy =
+                self.members().iter().all(|member| !member.is_active() || member.is_writable());
             for member in self.members() {
                 superblock.members[usize::from(member.id)].slabs = member.slab_counts().0;
             }
@@ -135,7 +134,13 @@ impl Pool {
             record.ring_from = holds.then_some(end.tail_seq);
         }
         log::info!("epoch {counter} begins with members {members:?}, journal on {ring_holders:?}");
-        superblock.epochs.push(Epoch { counter, id: random_u64(), first_seq: end.next_seq, members, ring_holders });
+        superblock.epochs.push(Epoch {
+            counter,
+            id: random_u64(),
+            first_seq: end.next_seq,
+            members,
+            ring_holders,
+        });
         let surplus = superblock.epochs.len().saturating_sub(EPOCHS_KEPT);
         superblock.epochs.drain(..surplus);
         self.epoch_counter.store(counter, Ordering::Release);
@@ -143,12 +148,18 @@ impl Pool {
     }
 
     /// Keeps the holders that are left, and gives others the live log until there are enough.
-    fn choose_ring_holders(&self, superblock: &Superblock, members: &[MemberId], end: &JournalEnd) -> Vec<MemberId> {
+    fn choose_ring_holders(
+        &self,
+        superblock: &Superblock,
+        members: &[MemberId],
+        end: &JournalEnd,
+    ) -> Vec<MemberId> {
         let wanted = self.metadata_copies().min(members.len());
         let complete = |id: &MemberId| {
             let last = superblock.epochs.last();
             let from = superblock.members[usize::from(*id)].ring_from;
-            last.is_some_and(|epoch| epoch.ring_holders.contains(id)) && from.is_some_and(|from| from <= end.tail_seq)
+            last.is_some_and(|epoch| epoch.ring_holders.contains(id))
+                && from.is_some_and(|from| from <= end.tail_seq)
         };
         let mut holders: Vec<MemberId> = members.iter().copied().filter(complete).take(wanted).collect();
         let sources = holders.clone();
@@ -171,7 +182,12 @@ impl Pool {
     }
 
     /// Copies the live log from any of `sources` to the ring of `target`.
-    fn copy_live_log(&self, sources: &[MemberId], target: MemberId, end: &JournalEnd) -> std::result::Result<(), MemberError> {
+    fn copy_live_log(
+        &self,
+        sources: &[MemberId],
+        target: MemberId,
+        end: &JournalEnd,
+    ) -> std::result::Result<(), MemberError> {
         let Some(disk) = &self.member(target).disk else { return Ok(()) };
         let ring_bytes = self.dimensions().ring_bytes;
         let mut position = end.live.start;
@@ -245,7 +261,9 @@ impl Pool {
             .iter()
             .copied()
             .filter(|&id| self.member(id).disk.is_some())
-            .filter(|&id| state.superblock.members[usize::from(id)].ring_from.is_some_and(|from| from <= tail))
+            .filter(|&id| {
+                state.superblock.members[usize::from(id)].ring_from.is_some_and(|from| from <= tail)
+            })
             .collect()
     }
 
@@ -276,17 +294,11 @@ impl SuperState {
     fn current_epoch(&self) -> CurrentEpoch {
         self.superblock.epochs.last().map_or(
             CurrentEpoch { counter: 0, id: 0, ring_holders: Vec::new() },
-            |epoch| CurrentEpoch { counter: epoch.counter, id: epoch.id, ring_holders: epoch.ring_holders.clone() },
+            |epoch| CurrentEpoch {
+                counter: epoch.counter,
+                id: epoch.id,
+                ring_holders: epoch.ring_holders.clone(),
+            },
         )
     }
-}
-
-/// The sets that hold metadata, as the superblock lists them.
-pub fn meta_set_records(superblock: &Superblock) -> &[SetRecord] {
-    &superblock.meta_sets
-}
-
-/// Whether a member's record says that it belongs to the pool.
-pub fn is_active(superblock: &Superblock, id: MemberId) -> bool {
-    superblock.members.get(usize::from(id)).is_some_and(|record| record.state == MemberState::Active)
 }

@@ -167,7 +167,9 @@ pub enum PoolError {
         last: Seq,
     },
     /// Only members that were taken out in order are here.
-    #[error("only members that left the pool at epoch {epoch} are here; newer data is on the others. Mount with -o force to go back to that state")]
+    #[error(
+        "only members that left the pool at epoch {epoch} are here; newer data is on the others. Mount with -o force to go back to that state"
+    )]
     OnlyLeavers {
         /// The epoch since when they are out.
         epoch: u64,

@@ -24,7 +24,11 @@ pub struct Lanes {
 impl Lanes {
     /// Lanes for members `0..members`, or none at all.
     pub fn new(members: usize, threads: bool) -> Self {
-        let lanes = if threads { (0..members).map(|id| [lane(id, "r"), lane(id, "w")]).collect() } else { Vec::new() };
+        let lanes = if threads {
+            (0..members).map(|id| [lane(id, "r"), lane(id, "w")]).collect()
+        } else {
+            Vec::new()
+        };
         Self { lanes }
     }
 

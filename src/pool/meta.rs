@@ -1,9 +1,9 @@
 //! Metadata of checkpoints: written through the same stripe writer, to mirrored sets.
 
+use super::Pool;
 use super::error::Result;
 use super::space::Urgency;
 use super::stripe_writer::Chunk;
-use super::Pool;
 use crate::layout::{Kind, Resiliency};
 use crate::member::AlignedBuf;
 use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
@@ -135,4 +135,3 @@ impl Pool {
         self.sets.get(id).is_some()
     }
 }
-

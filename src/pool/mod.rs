@@ -9,11 +9,13 @@ mod buffers;
 mod create;
 mod epochs;
 mod error;
+mod health;
 mod lanes;
 mod meta;
 mod reader;
 mod roster;
 mod sets;
+pub mod simulated;
 mod space;
 pub mod status;
 mod stripe_writer;
@@ -29,7 +31,7 @@ use uuid::Uuid;
 
 use crate::layout::Resiliency;
 use crate::member::superblock::{MemberId, SetId, SetRecord};
-use crate::member::{Dimensions, MemberError, lock};
+use crate::member::{Dimensions, MemberError, PoolLock};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use buffers::Buffers;
@@ -57,7 +59,7 @@ pub struct Pool {
     dimensions: Dimensions,
     resiliency: Resiliency,
     /// Holds the pool's lock on this machine.
-    guard: Option<lock::PoolLock>,
+    guard: Option<PoolLock>,
 }
 
 /// What assembly found out.

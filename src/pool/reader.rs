@@ -1,10 +1,10 @@
 //! The verified reader: one plan of slot reads for a request, in parallel, every sector checked. What does
 //! not match is rebuilt from the other slots, returned, and written back where it belongs.
 
+use super::Pool;
 use super::error::{PoolError, Result};
 use super::lanes::Lane;
 use super::sets::Set;
-use super::Pool;
 use crate::codec;
 use crate::layout::{Redundancy, Run};
 use crate::member::superblock::SetId;
@@ -176,7 +176,12 @@ impl Pool {
         if was_read {
             let member = self.member(set.slots[slot].member);
             member.counters.checksum_errors.fetch_add(bad.len() as u64, Ordering::Relaxed);
-            log::warn!("{}: {} sector(s) of set {} did not match their checksums", member.path, bad.len(), set.id);
+            log::warn!(
+                "{}: {} sector(s) of set {} did not match their checksums",
+                member.path,
+                bad.len(),
+                set.id
+            );
         }
         // Everything from the first bad sector to the last, from every other slot.
         let (first, last) = (bad[0], bad[bad.len() - 1]);
@@ -254,7 +259,9 @@ impl Pool {
     fn heal(&self, set: &Set, run: &Run, slot: usize, bad: &[usize], out: &[u8]) {
         let place = set.slots[slot];
         let member = self.member(place.member);
-        let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable() && !self.read_only()) else { return };
+        let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable() && !self.read_only()) else {
+            return;
+        };
         for &index in bad {
             let sector = AlignedBuf::copy_of(&out[index * SECTOR_LEN..][..SECTOR_LEN]);
             let offset = SLAB_HEADER_BYTES + run.offset + index as u64 * SECTOR;

@@ -61,7 +61,12 @@ struct Slabs {
 
 impl Member {
     /// A member as the superblock knows it, with its disk where that was found.
-    pub fn new(id: MemberId, record: &MemberRecord, disk: Option<Arc<dyn Disk>>, note: Option<String>) -> Self {
+    pub fn new(
+        id: MemberId,
+        record: &MemberRecord,
+        disk: Option<Arc<dyn Disk>>,
+        note: Option<String>,
+    ) -> Self {
         let health = match (&record.state, &disk) {
             (MemberState::Removed, _) => MemberHealth::Removed,
             (MemberState::Active, Some(_)) => MemberHealth::Online,

@@ -153,11 +153,6 @@ impl SetTable {
         self.sets.read().values().cloned().collect()
     }
 
-    /// How many sets are in use.
-    pub fn len(&self) -> usize {
-        self.sets.read().len()
-    }
-
     /// Takes a set out; its slabs wait until the second checkpoint from now is published.
     pub fn free(&self, id: SetId) {
         if let Some(set) = self.sets.write().remove(&id) {

@@ -3,11 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use super::Pool;
 use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::Set;
 use super::status::Space;
-use super::Pool;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
 use crate::limits::SLABS_MAX;
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
@@ -177,7 +177,11 @@ impl Pool {
                 .iter()
                 .map(|member| {
                     let free = member.free_slabs() + waiting.get(&member.id).copied().unwrap_or(0);
-                    if member.is_writable() { free.saturating_sub(self.held_back(member, urgency, &state)) } else { 0 }
+                    if member.is_writable() {
+                        free.saturating_sub(self.held_back(member, urgency, &state))
+                    } else {
+                        0
+                    }
                 })
                 .collect()
         };
@@ -187,8 +191,11 @@ impl Pool {
             .map_or((0, 0), |class| (class.room(), class.reserved + PADDING_BYTES));
         let ordinary = usable_bytes(&free(Urgency::Ordinary), resiliency, slab_bytes);
         let everything = usable_bytes(&free(Urgency::Metadata), resiliency, slab_bytes);
-        let all: Vec<u64> =
-            self.members().iter().map(|member| if member.is_active() { member.slab_counts().0 } else { 0 }).collect();
+        let all: Vec<u64> = self
+            .members()
+            .iter()
+            .map(|member| if member.is_active() { member.slab_counts().0 } else { 0 })
+            .collect();
         let available = (ordinary + room).saturating_sub(reserved);
         let free = (everything + room).saturating_sub(reserved.saturating_sub(PADDING_BYTES)).max(available);
         Space { total: usable_bytes(&all, resiliency, slab_bytes).max(free), free, available }
@@ -234,13 +241,20 @@ impl Pool {
             .members()
             .iter()
             .zip(held)
-            .map(|(member, held)| if member.is_writable() { member.free_slabs().saturating_sub(*held) } else { 0 })
+            .map(
+                |(member, held)| {
+                    if member.is_writable() { member.free_slabs().saturating_sub(*held) } else { 0 }
+                },
+            )
             .collect();
-        if let Some(choice) = choose(&free, resiliency) {
+        if let Some(choice) = choose(&free, resiliency).filter(|(width, _)| !width.short) {
             return Ok(choice);
         }
         // Full members are no reason to write with less redundancy; missing ones are.
         let writable = self.members().iter().filter(|member| member.is_writable()).count();
+        if writable == 0 {
+            return Err(PoolError::NoWritableMember);
+        }
         if writable >= resiliency.min_members() {
             return Err(PoolError::NoSpace { resiliency: *resiliency });
         }

@@ -7,11 +7,11 @@
 
 use std::ops::Range;
 
+use super::Pool;
 use super::error::{PoolError, Result};
 use super::lanes::Lane;
 use super::sets::Set;
 use super::space::{Taken, Urgency};
-use super::Pool;
 use crate::codec;
 use crate::layout::{Redundancy, Resiliency, Stripe};
 use crate::limits::EXTENT_MAX_BYTES;
@@ -173,7 +173,12 @@ impl Pool {
     }
 
     /// Writes and syncs batches, and returns the parts of the stream that must be written again.
-    fn write_batches(&self, stream: &Stream, batches: Vec<Batch>, pieces: &mut Vec<Piece>) -> Vec<Range<u64>> {
+    fn write_batches(
+        &self,
+        stream: &Stream,
+        batches: Vec<Batch>,
+        pieces: &mut Vec<Piece>,
+    ) -> Vec<Range<u64>> {
         let mut again = Vec::new();
         for batch in batches {
             let mut own = Vec::new();
@@ -216,16 +221,17 @@ impl Pool {
                 let header = fresh.then(|| self.slab_header(&batch.set, slot));
                 let path = self.member(place.member).path.clone();
                 let buffers = Arc::clone(&self.buffers);
-                let job: Box<dyn FnOnce() -> std::result::Result<(), MemberError> + Send> = Box::new(move || {
-                    let disk = disk.ok_or(MemberError::NoSlab { path, slab: place.slab })?;
-                    let area = Area::Slab(place.slab);
-                    if let Some(header) = header {
-                        disk.write(area, 0, &header.encode())?;
-                    }
-                    disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height])?;
-                    buffers.give(buf);
-                    disk.sync(area)
-                });
+                let job: Box<dyn FnOnce() -> std::result::Result<(), MemberError> + Send> =
+                    Box::new(move || {
+                        let disk = disk.ok_or(MemberError::NoSlab { path, slab: place.slab })?;
+                        let area = Area::Slab(place.slab);
+                        if let Some(header) = header {
+                            disk.write(area, 0, &header.encode())?;
+                        }
+                        disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height])?;
+                        buffers.give(buf);
+                        disk.sync(area)
+                    });
                 (place.member, job)
             })
             .collect();
@@ -381,11 +387,14 @@ fn add_redundancy(batch: &Batch, offset: u64, range: Range<usize>, slots: &mut [
         Redundancy::Parity(parity) => {
             let parity_slots: Vec<usize> =
                 (0..usize::from(parity)).map(|index| geometry.slot_of(offset, columns + index)).collect();
-            let mut taken: Vec<AlignedBuf> =
-                parity_slots.iter().map(|&slot| std::mem::replace(&mut slots[slot], AlignedBuf::zeroed(0))).collect();
+            let mut taken: Vec<AlignedBuf> = parity_slots
+                .iter()
+                .map(|&slot| std::mem::replace(&mut slots[slot], AlignedBuf::zeroed(0)))
+                .collect();
             {
-                let data: Vec<&[u8]> =
-                    (0..columns).map(|column| &slots[geometry.slot_of(offset, column)][range.clone()]).collect();
+                let data: Vec<&[u8]> = (0..columns)
+                    .map(|column| &slots[geometry.slot_of(offset, column)][range.clone()])
+                    .collect();
                 let mut out: Vec<&mut [u8]> = taken.iter_mut().map(|buf| &mut buf[range.clone()]).collect();
                 codec::encode(&data, &mut out);
             }
@@ -405,6 +414,7 @@ fn hand_out_sums(stream: &Stream, at: u64, sums: &[u32], set: SetId, pieces: &mu
             break;
         }
         let first = ((start - at) / SECTOR) as usize;
-        piece.sums.copy_from_slice(&sums[first..first + piece.sums.len()]);
+        let count = piece.sums.len();
+        piece.sums.copy_from_slice(&sums[first..first + count]);
     }
 }
