@@ -76,7 +76,7 @@ pub enum Command {
         directory: Option<PathBuf>,
     },
     /// The form that mount(8) uses.
-    #[command(name = SOURCE_COMMAND, hide = true)]
+    #[command(name = SOURCE_COMMAND, hide = true, override_usage = "poolfs SOURCE MOUNTPOINT [-o OPT[,OPT...]]")]
     MountSource {
         /// A pool's name or UUID, or MEMBER[:MEMBER...].
         source: String,

@@ -22,7 +22,7 @@ const READY: &str = "ready";
 ///
 /// # Errors
 /// [`CliError::DaemonFailed`] when it ended before; it has said why.
-pub fn start_and_wait() -> Result<()> {
+pub fn start_and_wait(request: &MountRequest) -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let mut child = Command::new("/proc/self/exe")
         .arg("--daemonised-child")
@@ -38,7 +38,9 @@ pub fn start_and_wait() -> Result<()> {
         return Ok(());
     }
     let status = child.wait().map_err(CliError::system("waiting for the process in the background"))?;
-    Err(CliError::DaemonFailed { what: format!("the pool ({status})") })
+    // It has said why, unless it had no time to.
+    let died = status.code().is_none().then(|| format!(": its process ended by {status}"));
+    Err(CliError::DaemonFailed { mountpoint: request.mountpoint.clone(), died: died.unwrap_or_default() })
 }
 
 /// Is the process in the background.
@@ -49,6 +51,7 @@ pub fn be_the_daemon(request: &MountRequest) -> Result<()> {
     // An error means that it leads a session already.
     let _ = rustix::process::setsid();
     let log_path = log_path(request)?;
+    let mut detached = false;
     let served = serve(request, Some(&log_path), || {
         let log = open_log(&log_path)?;
         std::env::set_current_dir("/").map_err(CliError::system("leaving the directory"))?;
@@ -57,9 +60,12 @@ pub fn be_the_daemon(request: &MountRequest) -> Result<()> {
         writeln!(pipe, "{READY}")
             .and_then(|()| pipe.flush())
             .map_err(CliError::system("announcing the mount"))?;
-        leave_terminal(&log)
+        leave_terminal(&log)?;
+        detached = true;
+        super::log_freely();
+        Ok(())
     });
-    if let Err(error) = &served {
+    if let (true, Err(error)) = (detached, &served) {
         log::error!("{error}");
     }
     served

@@ -33,7 +33,7 @@ pub fn demo(directory: Option<&Path>) -> Result<()> {
         create(&CreateOptions {
             name: "demo".into(),
             members: disks.iter().map(|path| spec(path)).collect(),
-            resiliency: resiliency(),
+            resiliency: Resiliency::new(Kind::Parity, None, None, None, None)?,
             slab_bytes: None,
             force: false,
         })?;
@@ -54,16 +54,6 @@ pub fn demo(directory: Option<&Path>) -> Result<()> {
 /// A gigabyte of each directory at most: it is for trying out.
 fn spec(path: &Path) -> MemberSpec {
     MemberSpec { path: path.to_owned(), bounds: Bounds { limit_bytes: GIB, reserve_bytes: 0 } }
-}
-
-fn resiliency() -> Resiliency {
-    Resiliency {
-        kind: Kind::Parity,
-        copies: 1,
-        parity: 1,
-        columns: None,
-        interleave: poolfs::limits::INTERLEAVE_DEFAULT_BYTES,
-    }
 }
 
 fn explain(directory: &Path, mountpoint: &Path) {

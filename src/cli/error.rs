@@ -37,6 +37,9 @@ pub enum CliError {
     /// The registry, the socket.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// A layout that can't be.
+    #[error(transparent)]
+    Resiliency(#[from] poolfs::layout::BadResiliency),
     /// The members.
     #[error(transparent)]
     Member(#[from] MemberError),
@@ -72,10 +75,12 @@ pub enum CliError {
         source: std::io::Error,
     },
     /// The process in the background did not come up, and has said why.
-    #[error("{} was not mounted", .what)]
+    #[error("nothing was mounted at {}{died}", .mountpoint.display())]
     DaemonFailed {
-        /// What was to be mounted.
-        what: String,
+        /// The mount point.
+        mountpoint: PathBuf,
+        /// How its process died, if it did.
+        died: String,
     },
     /// There is no pool to unmount.
     #[error("{} is not a mounted pool", .mountpoint.display())]

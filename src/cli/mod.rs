@@ -42,13 +42,14 @@ pub fn run() -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<()> {
-    let foreground = matches!(
+    let verbose = matches!(
         &cli.command,
-        Command::Mount { foreground: true, .. }
-            | Command::MountSource { foreground: true, .. }
-            | Command::Demo { .. }
+        Command::Mount { foreground: true, .. } | Command::MountSource { foreground: true, .. }
     );
-    start_log(foreground);
+    start_log();
+    if verbose {
+        log_freely();
+    }
     match cli.command {
         Command::Mount { mountpoint, members, foreground, pid_file, options } => {
             let request = MountRequest::of_mountpoint(&mountpoint, &members, &options, pid_file)?;
@@ -70,15 +71,26 @@ fn mount(request: MountRequest, foreground: bool, daemonised_child: bool) -> Res
         daemon::be_the_daemon(&request)
     } else {
         mountpoint::check(&request.mountpoint)?;
-        daemon::start_and_wait()
+        daemon::start_and_wait(&request)
     }
 }
 
 /// `POOLFS_LOG` says what is logged, as `RUST_LOG` does elsewhere. What is logged while a mount begins stands on
-/// the terminal, so by default it is little.
-fn start_log(verbose: bool) {
-    let default = if verbose { "info,fuser=warn" } else { "warn" };
-    env_logger::Builder::from_env(env_logger::Env::default().filter_or("POOLFS_LOG", default))
+/// the terminal, so until [`log_freely`] it is little.
+fn start_log() {
+    env_logger::Builder::from_env(env_logger::Env::default().filter_or(LOG, "info,fuser=warn"))
         .format_target(false)
         .init();
+    if std::env::var_os(LOG).is_none() {
+        log::set_max_level(log::LevelFilter::Warn);
+    }
 }
+
+/// Lets through what is of interest in a log.
+fn log_freely() {
+    if std::env::var_os(LOG).is_none() {
+        log::set_max_level(log::LevelFilter::Info);
+    }
+}
+
+const LOG: &str = "POOLFS_LOG";

@@ -73,10 +73,14 @@ pub enum BadMountpoint {
 /// # Errors
 /// [`BadMountpoint::Unreachable`], [`BadMountpoint::Dead`].
 pub fn resolve(path: &Path) -> Result<PathBuf, BadMountpoint> {
-    path.canonicalize().map_err(|source| match source.raw_os_error() {
+    path.canonicalize().map_err(|source| unreachable(path, source))
+}
+
+fn unreachable(path: &Path, source: io::Error) -> BadMountpoint {
+    match source.raw_os_error() {
         Some(libc::ENOTCONN) => BadMountpoint::Dead { path: path.to_owned() },
         _ => BadMountpoint::Unreachable { path: path.to_owned(), source },
-    })
+    }
 }
 
 /// Checks that a pool can be mounted at `path`, which is resolved.
@@ -84,7 +88,7 @@ pub fn resolve(path: &Path) -> Result<PathBuf, BadMountpoint> {
 /// # Errors
 /// [`BadMountpoint`].
 pub fn check(path: &Path) -> Result<(), BadMountpoint> {
-    let unreachable = |source| BadMountpoint::Unreachable { path: path.to_owned(), source };
+    let unreachable = |source| unreachable(path, source);
     if !fs::metadata(path).map_err(unreachable)?.is_dir() {
         return Err(BadMountpoint::NotADirectory { path: path.to_owned() });
     }

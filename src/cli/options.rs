@@ -23,7 +23,7 @@ pub struct Options {
     /// When writes reach the members.
     pub write_cache: WriteCache,
     /// How long written data may stay in memory.
-    pub commit: Option<Duration>,
+    pub commit: Duration,
     /// How long to wait for late members.
     pub wait: Duration,
     /// What to do when members are missing.
@@ -91,7 +91,7 @@ impl Default for Options {
             allow_other: false,
             cache_bytes: default_cache_bytes(),
             write_cache: WriteCache::Writeback,
-            commit: None,
+            commit: Duration::from_secs(5),
             wait: Duration::from_secs(30),
             degraded: Degraded::Auto,
             refuse_short_writes: None,
@@ -220,7 +220,7 @@ impl Options {
                     ],
                 )?;
             }
-            "commit" => self.commit = Some(seconds(name, value, 1)?),
+            "commit" => self.commit = seconds(name, value, 1)?,
             "wait" => self.wait = seconds(name, value, 0)?,
             "degraded" => {
                 self.degraded = choice(
@@ -312,7 +312,7 @@ mod tests {
                 .expect("options");
         assert_eq!(options.cache_bytes, 64 << 20);
         assert_eq!(options.write_cache, WriteCache::Off);
-        assert_eq!(options.commit, Some(Duration::from_secs(9)));
+        assert_eq!(options.commit, Duration::from_secs(9));
         assert_eq!(options.wait, Duration::ZERO);
         assert_eq!(options.degraded, Degraded::Yes);
         assert_eq!(options.refuse_short_writes, Some(true));

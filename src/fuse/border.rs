@@ -7,10 +7,9 @@ use fuser::Errno;
 
 use super::convert;
 use super::negotiate::Negotiated;
-use super::parking::Parking;
+use super::parking::{Loans, Parking};
 use crate::fs::{Fs, FsError};
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// How long the kernel may keep names and attributes. The pool has one writer, the kernel itself, which drops or
 /// corrects what its own requests change.
@@ -37,19 +36,20 @@ pub(super) struct Border {
 /// The requests that are being waited for.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    writes: Parking,
+    pub(super) writes: Parking,
+    pub(super) write_loans: Loans,
     syncs: Parking,
-    /// Threads of the session that may still be lent to a long request.
-    lendable: AtomicUsize,
+    sync_loans: Loans,
 }
 
 impl Waiting {
-    /// For a session of `threads` threads, a quarter of which long requests may hold up.
+    /// For a session of `threads` threads, half of which requests that wait may hold up.
     pub(super) fn new(threads: usize) -> Self {
         Self {
             writes: Parking::new("parked-write", WAITING_THREADS, WAITING_WRITES, WAITING_WRITE_BYTES),
+            write_loans: Loans::new(threads / 4),
             syncs: Parking::new("parked-sync", WAITING_THREADS, WAITING_SYNCS, usize::MAX),
-            lendable: AtomicUsize::new(threads / 4),
+            sync_loans: Loans::new(threads / 4),
         }
     }
 
@@ -61,32 +61,12 @@ impl Waiting {
 
     /// Runs a request that may take long: here while few do, else on a thread of its own.
     fn run_long(&self, job: impl FnOnce() + Send + 'static) {
-        let lent =
-            self.lendable.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok();
-        if lent {
-            job();
-            self.lendable.fetch_add(1, Ordering::Relaxed);
-            return;
+        if let Some(_loan) = self.sync_loans.take() {
+            return job();
         }
         match self.syncs.place(0) {
             Some(place) => place.park(Box::new(job)),
             None => job(),
-        }
-    }
-
-    /// Makes a write wait, holding `bytes` of data meanwhile; gives up (false) when too many wait already. `job`
-    /// makes the rest of the work, once there is a place for it.
-    pub(super) fn park_write<J: FnOnce() + Send + 'static>(
-        &self,
-        bytes: usize,
-        job: impl FnOnce() -> J,
-    ) -> bool {
-        match self.writes.place(bytes) {
-            Some(place) => {
-                place.park(Box::new(job()));
-                true
-            }
-            None => false,
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, spawn};
 
 /// A thread with nothing to do ends after this time.
@@ -110,6 +111,33 @@ impl Drop for Place<'_> {
     }
 }
 
+/// Threads that may wait although they have other work: handing a request to another thread costs more than
+/// waiting with it, as long as enough threads remain.
+#[derive(Debug)]
+pub(super) struct Loans(AtomicUsize);
+
+impl Loans {
+    /// So many at a time.
+    pub(super) fn new(count: usize) -> Self {
+        Self(AtomicUsize::new(count))
+    }
+
+    /// Lends the thread that asks, until what is returned is dropped.
+    pub(super) fn take(&self) -> Option<Loan<'_>> {
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+        taken.is_ok().then_some(Loan(self))
+    }
+}
+
+/// A thread on loan.
+pub(super) struct Loan<'a>(&'a Loans);
+
+impl Drop for Loan<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
 impl Shared {
     fn serve(&self) {
         let mut state = self.state.lock();
@@ -143,6 +171,15 @@ impl Shared {
 mod tests {
     use super::*;
     use crate::sync::mpsc;
+
+    #[test]
+    fn loans_run_out_and_come_back() {
+        let loans = Loans::new(1);
+        let loan = loans.take();
+        assert!(loan.is_some() && loans.take().is_none());
+        drop(loan);
+        assert!(loans.take().is_some());
+    }
 
     #[test]
     fn places_run_out_and_come_back() {

@@ -17,7 +17,7 @@ use fuser::{
 use super::border::{Border, NEGATIVE_TTL, TTL, answer, guarded};
 use super::convert::{self, file_attr, file_type};
 use super::negotiate::negotiate;
-use crate::fs::{Attr, Caller, Handle, SetAttr, Whence, WriteOutcome};
+use crate::fs::{Attr, Caller, Fs, Handle, SetAttr, Whence, WriteOutcome};
 use crate::member::AlignedBuf;
 use crate::sync::Arc;
 
@@ -129,9 +129,19 @@ impl Filesystem for Border {
             size,
             atime: atime.map(convert::time_set),
             mtime: mtime.map(convert::time_set),
-            handle: fh.map(|fh| Handle(fh.0)),
+            handle: fh.map(u64::from),
         };
-        answer("setattr", reply, || self.fs.setattr(ino.0, &change, &caller(req)), send_attr);
+        let caller = caller(req);
+        if size.is_some() {
+            // Long: the cut may need room, or the page that it ends in.
+            return self.answer_long(
+                "setattr",
+                reply,
+                move |fs| fs.setattr(ino.0, &change, &caller),
+                send_attr,
+            );
+        }
+        answer("setattr", reply, || self.fs.setattr(ino.0, &change, &caller), send_attr);
     }
 
     fn readlink(&self, _req: &Request, ino: INodeNo, reply: ReplyData) {
@@ -186,7 +196,7 @@ impl Filesystem for Border {
         };
         let (name, newname) = (name.as_bytes().to_vec(), newname.as_bytes().to_vec());
         // Long: renaming over a file may have to write the new one's data first.
-        let work = move |fs: &crate::fs::Fs| fs.rename(parent.0, &name, newparent.0, &newname, mode);
+        let work = move |fs: &Fs| fs.rename(parent.0, &name, newparent.0, &newname, mode);
         self.answer_long("rename", reply, work, send_ok);
     }
 
@@ -208,7 +218,7 @@ impl Filesystem for Border {
         let work = || self.fs.create(parent.0, name.as_bytes(), mode, flags, &caller(req));
         answer("create", reply, work, |reply, (attr, handle)| {
             let generation = Generation(attr.generation);
-            reply.created(&TTL, &file_attr(&attr), generation, FileHandle(handle.0), self.fopen_flags(flags));
+            reply.created(&TTL, &file_attr(&attr), generation, FileHandle(handle), self.fopen_flags(flags));
         });
     }
 
@@ -218,7 +228,7 @@ impl Filesystem for Border {
             "open",
             reply,
             || self.fs.open(ino.0, flags),
-            |reply, handle| reply.opened(FileHandle(handle.0), self.fopen_flags(flags)),
+            |reply, handle| reply.opened(FileHandle(handle), self.fopen_flags(flags)),
         );
     }
 
@@ -238,7 +248,7 @@ impl Filesystem for Border {
                 *buffer = AlignedBuf::zeroed(size as usize);
             }
             let wanted = &mut buffer[..size as usize];
-            match guarded("read", || self.fs.read(ino.0, Handle(fh.0), offset, wanted)) {
+            match guarded("read", || self.fs.read(ino.0, fh.0, offset, wanted)) {
                 Ok(len) => reply.data(buffer.get(..len).unwrap_or_default()),
                 Err(error) => reply.error(error),
             }
@@ -258,7 +268,7 @@ impl Filesystem for Border {
         reply: ReplyWrite,
     ) {
         let kill_priv = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let handle = Handle(fh.0);
+        let handle = fh.0;
         match guarded("write", || self.fs.try_write(ino.0, handle, offset, data, kill_priv)) {
             Ok(WriteOutcome::Done(len)) => reply.written(len as u32),
             Ok(WriteOutcome::MustWait) => self.write_later(ino, handle, offset, data, kill_priv, reply),
@@ -267,7 +277,7 @@ impl Filesystem for Border {
     }
 
     fn flush(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _owner: LockOwner, reply: ReplyEmpty) {
-        self.answer_long("flush", reply, move |fs| fs.flush(ino.0, Handle(fh.0)), send_ok);
+        self.answer_long("flush", reply, move |fs| fs.flush(ino.0, fh.0), send_ok);
     }
 
     fn release(
@@ -280,7 +290,7 @@ impl Filesystem for Border {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        answer("release", reply, || self.fs.release(ino.0, Handle(fh.0)), send_ok);
+        answer("release", reply, || self.fs.release(ino.0, fh.0), send_ok);
     }
 
     fn fsync(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
@@ -292,14 +302,14 @@ impl Filesystem for Border {
             "opendir",
             reply,
             || self.fs.opendir(ino.0),
-            |reply, handle| reply.opened(FileHandle(handle.0), FopenFlags::empty()),
+            |reply, handle| reply.opened(FileHandle(handle), FopenFlags::empty()),
         );
     }
 
     fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
         let listed = guarded("readdir", || {
             self.fs.readdir(ino.0, offset, &mut |entry| {
-                let name = OsStr::from_bytes(entry.name);
+                let name = OsStr::from_bytes(&entry.name);
                 !reply.add(INodeNo(entry.ino), entry.cookie, file_type(entry.kind), name)
             })
         });
@@ -319,9 +329,9 @@ impl Filesystem for Border {
     ) {
         let listed = guarded("readdirplus", || {
             self.fs.readdirplus(ino.0, offset, &mut |entry, attr| {
-                let name = OsStr::from_bytes(entry.name);
+                let name = OsStr::from_bytes(&entry.name);
                 let generation = Generation(attr.generation);
-                !reply.add(INodeNo(entry.ino), entry.cookie, name, &TTL, &file_attr(attr), generation)
+                !reply.add(INodeNo(entry.ino), entry.cookie, name, &TTL, &file_attr(&attr), generation)
             })
         });
         match listed {
@@ -331,11 +341,7 @@ impl Filesystem for Border {
     }
 
     fn releasedir(&self, _req: &Request, ino: INodeNo, fh: FileHandle, _flags: OpenFlags, reply: ReplyEmpty) {
-        let work = || {
-            self.fs.releasedir(ino.0, Handle(fh.0));
-            Ok(())
-        };
-        answer("releasedir", reply, work, send_ok);
+        answer("releasedir", reply, || self.fs.releasedir(ino.0, fh.0), send_ok);
     }
 
     fn fsyncdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
@@ -413,7 +419,7 @@ impl Filesystem for Border {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let work = move |fs: &crate::fs::Fs| fs.fallocate(ino.0, Handle(fh.0), offset, length, mode);
+        let work = move |fs: &Fs| fs.fallocate(ino.0, fh.0, offset, length, mode);
         self.answer_long("fallocate", reply, work, send_ok);
     }
 
@@ -421,7 +427,7 @@ impl Filesystem for Border {
         &self,
         _req: &Request,
         ino: INodeNo,
-        _fh: FileHandle,
+        fh: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
@@ -434,7 +440,7 @@ impl Filesystem for Border {
         let Ok(offset) = u64::try_from(offset) else {
             return reply.error(Errno::ENXIO);
         };
-        let work = || self.fs.lseek(ino.0, offset, whence);
+        let work = || self.fs.lseek(ino.0, fh.0, offset, whence);
         answer("lseek", reply, work, |reply, found| match i64::try_from(found) {
             Ok(found) => reply.offset(found),
             Err(_) => reply.error(Errno::EOVERFLOW),
@@ -445,24 +451,25 @@ impl Filesystem for Border {
         &self,
         _req: &Request,
         ino_in: INodeNo,
-        _fh_in: FileHandle,
+        fh_in: FileHandle,
         offset_in: u64,
         ino_out: INodeNo,
-        _fh_out: FileHandle,
+        fh_out: FileHandle,
         offset_out: u64,
         len: u64,
         _flags: CopyFileRangeFlags,
         reply: ReplyWrite,
     ) {
         let len = len.min(COPY_STEP_BYTES);
-        let work =
-            move |fs: &crate::fs::Fs| fs.copy_file_range(ino_in.0, offset_in, ino_out.0, offset_out, len);
+        let (from, to) = ((ino_in.0, fh_in.0, offset_in), (ino_out.0, fh_out.0, offset_out));
+        let work = move |fs: &Fs| fs.copy_file_range(from, to, len);
         self.answer_long("copy_file_range", reply, work, |reply, copied| reply.written(copied as u32));
     }
 }
 
 impl Border {
-    /// The rest of a write that found no room: it waits on a thread of its own, with a copy of its data.
+    /// The rest of a write that found no room: it waits here while few do, else on a thread of its own with a copy
+    /// of its data.
     fn write_later(
         &self,
         ino: INodeNo,
@@ -472,20 +479,17 @@ impl Border {
         kill_priv: bool,
         reply: ReplyWrite,
     ) {
-        // The reply is handed to whoever sends it: the thread that waits, or this one when none can.
-        let mut reply = Some(reply);
-        let parked = self.waiting.park_write(data.len(), || {
-            let (fs, data, reply) = (Arc::clone(&self.fs), data.to_vec(), reply.take());
-            move || {
-                if let Some(reply) = reply {
-                    let work = || fs.write(ino.0, handle, offset, &data, kill_priv);
-                    answer("write", reply, work, |reply, len| reply.written(len as u32));
-                }
-            }
-        });
-        if let (false, Some(reply)) = (parked, reply) {
-            log::warn!("too many writes wait for room: one more was refused with ENOSPC");
-            reply.error(Errno::ENOSPC);
+        let send = |reply: ReplyWrite, len: usize| reply.written(len as u32);
+        if let Some(_loan) = self.waiting.write_loans.take() {
+            return answer("write", reply, || self.fs.write(ino.0, handle, offset, data, kill_priv), send);
         }
+        let Some(place) = self.waiting.writes.place(data.len()) else {
+            log::warn!("too many writes wait for room: one more is refused with ENOSPC");
+            return reply.error(Errno::ENOSPC);
+        };
+        let (fs, data) = (Arc::clone(&self.fs), data.to_vec());
+        place.park(Box::new(move || {
+            answer("write", reply, || fs.write(ino.0, handle, offset, &data, kill_priv), send);
+        }));
     }
 }
