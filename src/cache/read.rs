@@ -75,6 +75,8 @@ impl Request<'_> {
             let load = Load::new(self.inner, file, token, pages.clone());
             let (copied, error) = self.load(load, pages.end - pages.start, buf, done);
             done += copied;
+            // Where dirty data has the budget for itself, nothing that was loaded stays.
+            self.inner.evict();
             match error {
                 // What a truncation took before it could be copied is asked for again.
                 Some(CacheError::Unreadable { offset, .. }) if offset > self.offset + done as u64 => {}

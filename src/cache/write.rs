@@ -35,6 +35,7 @@ impl Cache {
             newly
         })?;
         drop(room);
+        inner.evict();
         inner.nudge_if_pressed();
         Ok(newly)
     }

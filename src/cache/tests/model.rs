@@ -192,7 +192,7 @@ fn the_cache_and_a_byte_array_agree() {
     for seed in 1..=60 {
         let mut model = Model {
             fake: Fake::new(BUDGET),
-            random: Random(seed * 0x9e37_79b9_7f4a_7c15),
+            random: Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed)),
             files: HashMap::new(),
             flights: Vec::new(),
             dirty: 0,

@@ -35,7 +35,7 @@ impl Field {
     fn new() -> Arc<Self> {
         let fake = Fake::new(SIZE / 3);
         fake.put(1, vec![0; SIZE as usize]);
-        *fake.on_load.lock() = None;
+        *fake.on_load.lock() = Some(Box::new(|_, _| (0..3).for_each(|_| std::thread::yield_now())));
         Arc::new(Self {
             fake,
             lock: RwLock::new(()),
@@ -50,7 +50,8 @@ impl Field {
         act: impl Fn(&Self, &mut Random) + Send + 'static,
     ) -> JoinHandle<()> {
         let field = self.clone();
-        let mut random = Random(name.bytes().fold(0x1234_5678, |seed, byte| seed * 31 + u64::from(byte)));
+        let mut random =
+            Random(name.bytes().fold(0x1234_5678, |seed, byte| seed.wrapping_mul(31) ^ u64::from(byte)));
         spawn(name, move || {
             while !field.over.load(Ordering::SeqCst) {
                 act(&field, &mut random);
