@@ -26,7 +26,9 @@ pub const fn round_down(n: u64, unit: u64) -> u64 {
 
 /// Why a size could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a size: write a whole number, with K, M, G or T behind it for powers of 1024 (such as 64M)")]
+#[error(
+    "{text:?} is not a size: write a whole number, with K, M, G or T behind it for powers of 1024 (such as 64M)"
+)]
 pub struct BadSize {
     /// What was typed.
     pub text: String,

@@ -9,17 +9,21 @@ pub mod buffer;
 pub mod device;
 pub mod directory;
 mod error;
+mod file;
 pub mod header;
 mod lock;
 pub mod open;
+pub mod ring;
 pub mod sim;
 pub mod superblock;
 pub mod wire;
 
 pub use buffer::AlignedBuf;
 pub use error::{MemberError, Result};
+pub use lock::{PoolLock, lock_pool, runtime_dir};
 
-use crate::units::SECTOR;
+use crate::limits::SUPERBLOCK_COPY_BYTES;
+use crate::units::{SECTOR, SECTOR_LEN};
 
 /// Number of a slab on its member, from 0.
 pub type SlabNo = u32;
@@ -55,8 +59,9 @@ pub enum DiskKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
     /// Slabs that may exist on this member in all, as far as it can tell now (for a directory this
-    /// moves with what else is stored on its file system). Slab numbers may be any below
-    /// [`crate::limits::SLABS_MAX`]; only their count is limited.
+    /// moves with what else is stored on its file system). A new slab should get the lowest free
+    /// number: on a device or image every number must be below this one. In a directory, numbers may be
+    /// any below [`crate::limits::SLABS_MAX`], and only their count is limited.
     pub slabs: u64,
 }
 
@@ -67,6 +72,34 @@ pub struct Dimensions {
     pub slab_bytes: u64,
     /// Bytes of the journal ring, a multiple of the sector.
     pub ring_bytes: u64,
+}
+
+impl Dimensions {
+    /// Bytes that one slab takes on a member, header included.
+    pub const fn stride(&self) -> u64 {
+        SLAB_HEADER_BYTES + self.slab_bytes
+    }
+
+    /// Bytes of an area.
+    pub const fn area_bytes(&self, area: Area) -> u64 {
+        match area {
+            Area::Superblock(_) => SUPERBLOCK_COPY_BYTES,
+            Area::Journal => self.ring_bytes,
+            Area::Slab(_) => self.stride(),
+        }
+    }
+
+    /// Refuses a transfer that leaves its area or does not keep to sectors: on a device it would hit
+    /// the neighbour.
+    fn check_transfer(&self, disk: &dyn Disk, area: Area, offset: u64, len: usize) -> Result<()> {
+        let end = offset.checked_add(len as u64);
+        let within = end.is_some_and(|end| end <= self.area_bytes(area));
+        let known = !matches!(area, Area::Superblock(2..));
+        if within && known && offset.is_multiple_of(SECTOR) && len.is_multiple_of(SECTOR_LEN) {
+            return Ok(());
+        }
+        Err(MemberError::OutOfArea { path: disk.path(), area, offset, len: len as u64 })
+    }
 }
 
 /// All I/O of one member.

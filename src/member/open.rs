@@ -1,12 +1,153 @@
-//! (to come)
+//! Making, opening and erasing members: the face of this layer for commands and mounts.
+//!
+//! Nothing here writes to a directory that holds no superblock, except [`create`], which is asked to.
 
-/// A member as people name it: `PATH[,size=SIZE][,reserve=SIZE]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MemberSpec {
-    /// The directory, device or image.
-    pub path: std::path::PathBuf,
-    /// Most bytes it may use; 0 for no limit.
-    pub limit_bytes: u64,
-    /// Free bytes of the file system below to leave alone; 0 for none.
-    pub reserve_bytes: u64,
+mod dimensions;
+mod identity;
+mod spec;
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::device::{self, DeviceDisk};
+use super::directory::{self, DirectoryDisk};
+use super::error::{MemberError, Result};
+use super::superblock::{Superblock, read_superblock};
+use super::{Dimensions, Disk, DiskKind};
+
+pub use dimensions::{SLABS_MIN, choose_dimensions, required_bytes, slabs_in};
+pub use identity::{Clash, Identity, identity};
+pub use spec::{Bounds, MemberSpec};
+
+/// What kind of member a path can be. Links are followed.
+///
+/// # Errors
+/// [`MemberError::Access`] when it does not exist or can't be looked at; [`MemberError::Unsuitable`] when it
+/// is neither a directory nor a block device nor a regular file.
+pub fn probe(path: &Path) -> Result<DiskKind> {
+    let found = std::fs::metadata(path).map_err(|e| MemberError::access(path, "looking for it", e))?;
+    let kind = found.file_type();
+    match () {
+        () if kind.is_dir() => Ok(DiskKind::Directory),
+        () if kind.is_block_device() => Ok(DiskKind::Device),
+        () if kind.is_file() => Ok(DiskKind::Image),
+        () => {
+            let why = "it is neither a directory nor a block device nor an image file".to_owned();
+            Err(MemberError::Unsuitable { path: path.display().to_string(), why })
+        }
+    }
 }
+
+/// Bytes that a path could offer if it became a member: what is free, or the device's size, within the
+/// limit and less the reserve. Nothing is written.
+///
+/// # Errors
+/// As [`probe`]; [`MemberError::Access`].
+pub fn capacity(spec: &MemberSpec) -> Result<u64> {
+    match probe(&spec.path)? {
+        DiskKind::Directory => directory::capacity(&spec.path, spec.bounds),
+        _ => device::capacity(&spec.path, spec.bounds),
+    }
+}
+
+/// Whether [`create`] would take the path, without changing anything: so that a command can check all
+/// members before it touches the first.
+///
+/// # Errors
+/// [`MemberError::Used`] when it holds something that `force` would destroy; [`MemberError::Unsuitable`] when
+/// it can't be a member, which `force` does not change: a mounted device, a directory with files of others;
+/// [`MemberError::InUse`]; [`MemberError::Access`].
+pub fn check(spec: &MemberSpec, force: bool) -> Result<()> {
+    match probe(&spec.path)? {
+        DiskKind::Directory => directory::check(&spec.path, force),
+        _ => device::check(&spec.path, force),
+    }
+}
+
+/// Makes a member with an empty ring and no superblock yet, and locks it.
+///
+/// A directory must be empty. With `force`, an old member in it is erased, but never a file of others; and
+/// of a device or image, everything.
+///
+/// # Errors
+/// Those of [`check`]; [`MemberError::Unsuitable`] for dimensions that can't be; [`MemberError::TooSmall`];
+/// [`MemberError::Access`] when it can't be written, also for want of space.
+pub fn create(spec: &MemberSpec, dimensions: Dimensions, force: bool) -> Result<Arc<dyn Disk>> {
+    let path = &*spec.path;
+    dimensions.validate().map_err(|why| MemberError::Unsuitable { path: path.display().to_string(), why })?;
+    check(spec, force)?;
+    if probe(path)? == DiskKind::Directory {
+        if force {
+            directory::wipe(path)?;
+        }
+        return Ok(Arc::new(DirectoryDisk::create(path, dimensions, spec.bounds)?));
+    }
+    Ok(Arc::new(DeviceDisk::create(path, dimensions, spec.bounds)?))
+}
+
+/// Opens a member, locks it for as long as it is open, and reads its superblock. Nothing is written.
+///
+/// `bounds` are the limit and reserve that now apply; `None` takes those of its own superblock.
+///
+/// # Errors
+/// Those of [`read_superblock`], above all [`MemberError::NoSuperblock`] for a directory or device that is no
+/// member (an empty mount point, for instance); [`MemberError::InUse`]; [`MemberError::Access`].
+pub fn open(path: &Path, bounds: Option<Bounds>, read_only: bool) -> Result<(Arc<dyn Disk>, Superblock)> {
+    open_as(path, bounds, read_only, true)
+}
+
+/// Reads the superblock of a member that may be in use: without its lock, and without writing.
+///
+/// # Errors
+/// As [`open`], but for [`MemberError::InUse`].
+pub fn peek(path: &Path) -> Result<Superblock> {
+    Ok(open_as(path, None, true, false)?.1)
+}
+
+/// Erases a member: a directory is empty afterwards, a device or image has no superblock. What is no
+/// member is left alone.
+///
+/// # Errors
+/// [`MemberError::InUse`]; [`MemberError::NoSuperblock`] for a device or image that has none;
+/// [`MemberError::Unsuitable`] for a directory with files of others; [`MemberError::Access`].
+pub fn wipe(path: &Path) -> Result<()> {
+    if probe(path)? == DiskKind::Directory {
+        return directory::wipe(path);
+    }
+    // A damaged superblock is still one, and the user wants to be rid of it.
+    match peek(path) {
+        Err(error @ MemberError::NoSuperblock { .. }) => Err(error),
+        _ => DeviceDisk::wipe(path),
+    }
+}
+
+fn open_as(
+    path: &Path,
+    bounds: Option<Bounds>,
+    read_only: bool,
+    locked: bool,
+) -> Result<(Arc<dyn Disk>, Superblock)> {
+    if probe(path)? == DiskKind::Directory {
+        let mut disk = DirectoryDisk::open(path, read_only, locked)?;
+        let superblock = read_superblock(&disk)?;
+        disk.configure(superblock.dimensions, bounds.unwrap_or_else(|| own_bounds(&superblock)));
+        return Ok((Arc::new(disk), superblock));
+    }
+    let mut disk = DeviceDisk::open(path, read_only, locked)?;
+    let superblock = read_superblock(&disk)?;
+    disk.configure(superblock.dimensions, bounds.unwrap_or_else(|| own_bounds(&superblock)));
+    Ok((Arc::new(disk), superblock))
+}
+
+/// What a superblock says of its own member.
+fn own_bounds(superblock: &Superblock) -> Bounds {
+    let own = superblock.members.get(usize::from(superblock.member));
+    own.map_or_else(Bounds::default, |own| Bounds {
+        limit_bytes: own.limit_bytes,
+        reserve_bytes: own.reserve_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,18 @@
 //! The superblock: what a member says of itself and of its pool.
 //!
 //! Two copies, A and B; the older one is overwritten and synced, never the newer, so that a torn
-//! write costs at most the copy that was out of date anyway. `docs/format.md` has the bytes.
+//! write costs at most the copy that was out of date anyway. `envelope.rs` has the bytes of a copy,
+//! `copies.rs` the choice between the two, `validate.rs` what must hold before anything is used.
+
+mod copies;
+mod envelope;
+mod validate;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+pub use copies::{read_superblock, write_superblock};
+pub(super) use envelope::{Marks, marks};
 
 use super::{Dimensions, DiskKind, SlabNo};
 use crate::layout::{Geometry, Resiliency};
@@ -21,7 +29,9 @@ pub const FORMAT_VERSION: u32 = 1;
 /// Incompatible features this program knows (none so far).
 pub const FEATURES_KNOWN: u64 = 0;
 
-/// Everything in a superblock but its envelope (magic, version, length, checksum).
+/// Everything in a superblock but its envelope (magic, version, length, checksums).
+///
+/// The order of the fields, here and in the types below, is their order on the member.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Superblock {
     /// The pool.
@@ -166,4 +176,82 @@ pub struct SetRecord {
     pub sealed: bool,
     /// It has less redundancy than its resiliency asks for.
     pub short: bool,
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::layout::Redundancy;
+
+    /// Bytes that only the seed decides (splitmix64).
+    pub(crate) fn random_bytes(seed: u64, len: usize) -> Vec<u8> {
+        let mut state = seed;
+        let mut bytes = Vec::with_capacity(len + 8);
+        while bytes.len() < len {
+            bytes.extend(crate::member::sim::next_random(&mut state).to_le_bytes());
+        }
+        bytes.truncate(len);
+        bytes
+    }
+
+    fn member(number: u128) -> MemberRecord {
+        MemberRecord {
+            uuid: Uuid::from_u128(number),
+            kind: DiskKind::Simulated,
+            path: format!("disk{number}"),
+            limit_bytes: 0,
+            reserve_bytes: 4096,
+            slabs: 100,
+            state: MemberState::Active,
+            ring_from: Some(1),
+        }
+    }
+
+    fn meta_set() -> SetRecord {
+        SetRecord {
+            id: 5,
+            purpose: Purpose::Meta,
+            geometry: Geometry::new(Redundancy::Copies(2), 1, 256 << 10, 1 << 20, 0).unwrap(),
+            resiliency: Resiliency::parse("mirror").unwrap(),
+            slots: vec![SlabRef { member: 0, slab: 3 }, SlabRef { member: 2, slab: 9 }],
+            fill: 8192,
+            sealed: false,
+            short: false,
+        }
+    }
+
+    /// A superblock of three members with everything in it.
+    pub(crate) fn sample(sequence: u64) -> Superblock {
+        let epoch = |counter, members: &[MemberId]| Epoch {
+            counter,
+            id: counter * 77,
+            first_seq: counter * 10,
+            members: members.to_vec(),
+            ring_holders: members.to_vec(),
+        };
+        let pointer = MetaPointer { set: 5, address: 4096, len: 5000, sums: vec![1, 2] };
+        Superblock {
+            pool: Uuid::from_u128(42),
+            name: "tank".to_owned(),
+            features: 0,
+            member: 1,
+            sequence,
+            dimensions: Dimensions { slab_bytes: 1 << 20, ring_bytes: 8 << 20 },
+            resiliency: Resiliency::parse("mirror").unwrap(),
+            refuse_short_writes: false,
+            members: vec![member(1), member(2), member(3)],
+            epochs: vec![epoch(1, &[0, 1, 2]), epoch(2, &[0, 2])],
+            root: Some(Root {
+                checkpoint: 3,
+                block: vec![pointer],
+                included: 20,
+                tail_seq: 18,
+                tail_position: 1 << 40,
+            }),
+            clean: false,
+            healthy: true,
+            meta_sets: vec![meta_set()],
+            out_since: None,
+        }
+    }
 }

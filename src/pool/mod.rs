@@ -1,144 +1,192 @@
 //! Sets, placement, the stripe writer and the verified reader, epochs and health of members. Knows no files.
+//!
+//! A write goes through [`stripe_writer`] and [`space`] to the members; a read through [`reader`]; what is
+//! durable about the membership is in [`epochs`]. The pool is given its set table at mount and hands every
+//! change of it to its caller, who commits it together with what depends on it.
 
+mod assemble;
+mod buffers;
+mod create;
+mod epochs;
+mod error;
+mod health;
+mod lanes;
+mod meta;
+mod reader;
+mod roster;
+mod sets;
+pub mod simulated;
+mod space;
 pub mod status;
+mod stripe_writer;
+
+pub use assemble::{AssembleOptions, Degraded, Found};
+pub use create::{CreateOptions, Plan, create, create_on, plan};
+pub use epochs::{CurrentEpoch, JournalEnd};
+pub use error::{PoolError, Result};
+pub use roster::Member;
+pub use stripe_writer::{Chunk, Piece, Written};
+
+use uuid::Uuid;
 
 use crate::layout::Resiliency;
-use crate::member::superblock::SetId;
-
-/// What can go wrong in the pool.
-#[derive(Debug, thiserror::Error)]
-pub enum PoolError {
-    /// No room.
-    #[error("no space left in the pool for {resiliency}")]
-    NoSpace {
-        /// Asked for.
-        resiliency: Resiliency,
-    },
-    /// Sectors that no combination of the slots gives back.
-    #[error("set {set}: {sectors} sectors at {address} can't be read or rebuilt")]
-    Unreadable {
-        /// The set.
-        set: SetId,
-        /// First address.
-        address: u64,
-        /// How many.
-        sectors: u64,
-    },
-    /// Opened read-only.
-    #[error("the pool is mounted read-only")]
-    ReadOnly,
-}
-
-/// Result of a pool operation.
-pub type Result<T> = std::result::Result<T, PoolError>;
-
-/// Data to be written: slices in order, each a multiple of the sector long.
-#[derive(Debug)]
-pub struct Chunk<'a>(pub Vec<&'a [u8]>);
-
-/// Where a part of a chunk was written: one future extent.
-#[derive(Debug, Clone)]
-pub struct Piece {
-    /// Index of the chunk.
-    pub chunk: usize,
-    /// Offset in it.
-    pub at: u64,
-    /// Bytes, at most [`crate::limits::EXTENT_MAX_BYTES`], a multiple of the sector.
-    pub len: u64,
-    /// The set.
-    pub set: SetId,
-    /// Address in the set.
-    pub address: u64,
-    /// CRC-32C of each sector.
-    pub sums: Vec<u32>,
-}
-
-/// Stripes that are written and synced, and the promise that their sets stay until it is dropped: commit
-/// what refers to them before.
-#[derive(Debug)]
-pub struct Written {
-    /// All pieces of all chunks, ordered by chunk and offset.
-    pub pieces: Vec<Piece>,
-}
+use crate::member::superblock::{MemberId, SetId, SetRecord};
+use crate::member::{Dimensions, MemberError, PoolLock};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Mutex};
+use buffers::Buffers;
+use epochs::SuperState;
+use lanes::Lanes;
+use sets::{Set, SetTable};
+use space::SpaceState;
 
 /// The members and their sets.
 #[derive(Debug)]
-pub struct Pool {}
+pub struct Pool {
+    members: Vec<Arc<Member>>,
+    sets: SetTable,
+    space: Mutex<SpaceState>,
+    lanes: Lanes,
+    buffers: Arc<Buffers>,
+    superblock: Mutex<SuperState>,
+    /// Rises whenever a member drops out: an epoch describes the membership of one version.
+    membership: AtomicU64,
+    epoch_counter: AtomicU64,
+    read_only: bool,
+    partial: bool,
+    refuse_short: bool,
+    uuid: Uuid,
+    dimensions: Dimensions,
+    resiliency: Resiliency,
+    /// Holds the pool's lock on this machine.
+    guard: Option<PoolLock>,
+}
+
+/// What assembly found out.
+struct PoolParts {
+    members: Vec<Member>,
+    sets: SetTable,
+    read_only: bool,
+    partial: bool,
+    refuse_short: bool,
+    threads: bool,
+    state: SuperState,
+}
 
 impl Pool {
-    /// Sets space aside for `bytes` of file data that are about to become dirty.
-    ///
-    /// # Errors
-    /// [`PoolError::NoSpace`]: flush (which turns reservations into what is really used), then try again, then ENOSPC.
-    pub fn reserve(&self, resiliency: &Resiliency, bytes: u64) -> Result<()> { let _ = (resiliency, bytes); todo!() }
-    /// Gives a reservation back: the data was written, or dropped.
-    pub fn release(&self, resiliency: &Resiliency, bytes: u64) { let _ = (resiliency, bytes); todo!() }
-    /// Writes chunks as full stripes and syncs them. Members that fail on the way are dropped and what they
-    /// should have taken is written elsewhere.
-    pub fn write(&self, resiliency: &Resiliency, chunks: &[Chunk]) -> Result<Written> { let _ = (resiliency, chunks); todo!() }
-    /// Reads, verifies, and where needed rebuilds and heals. `address` and `buf` are whole sectors; `sums` has one
-    /// checksum for each.
-    pub fn read(&self, set: SetId, address: u64, sums: &[u32], buf: &mut [u8]) -> Result<()> { let _ = (set, address, sums, buf); todo!() }
-    /// Room for `resiliency`: bytes of payload in all, and what can still be written now (reservations and the reserve taken off).
-    pub fn space(&self, resiliency: &Resiliency) -> status::Space { let _ = resiliency; todo!() }
-    /// The state of the pool for people and programs.
-    pub fn status(&self) -> status::PoolStatus { todo!() }
+    fn from_parts(parts: PoolParts) -> Self {
+        let superblock = &parts.state.superblock;
+        let counter = superblock.epochs.last().map_or(0, |epoch| epoch.counter);
+        Self {
+            lanes: Lanes::new(parts.members.len(), parts.threads),
+            members: parts.members.into_iter().map(Arc::new).collect(),
+            sets: parts.sets,
+            space: Mutex::default(),
+            buffers: Arc::default(),
+            membership: AtomicU64::new(0),
+            // Sets made before the first epoch of this mount is published carry its number already.
+            epoch_counter: AtomicU64::new(counter + 1),
+            read_only: parts.read_only,
+            partial: parts.partial,
+            refuse_short: parts.refuse_short,
+            uuid: superblock.pool,
+            dimensions: superblock.dimensions,
+            resiliency: superblock.resiliency,
+            superblock: Mutex::new(parts.state),
+            guard: None,
+        }
+    }
+
+    /// The pool's UUID.
+    pub fn uuid(&self) -> Uuid {
+        self.uuid
+    }
+
+    /// The pool's name.
+    pub fn name(&self) -> String {
+        self.superblock.lock().superblock.name.clone()
+    }
+
+    /// Sizes that are the same on every member.
+    pub fn dimensions(&self) -> Dimensions {
+        self.dimensions
+    }
+
     /// Whether the pool was assembled read-only.
-    pub fn read_only(&self) -> bool { todo!() }
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
     /// Resiliency of the root directory.
-    pub fn default_resiliency(&self) -> Resiliency { todo!() }
-}
+    pub fn default_resiliency(&self) -> Resiliency {
+        self.resiliency
+    }
 
-/// What to make a pool from.
-#[derive(Debug, Clone)]
-pub struct CreateOptions {
-    /// Its name.
-    pub name: String,
-    /// Its members.
-    pub members: Vec<crate::member::open::MemberSpec>,
-    /// Resiliency of the root directory.
-    pub resiliency: Resiliency,
-    /// Payload bytes of a slab; chosen from the members' sizes if not given.
-    pub slab_bytes: Option<u64>,
-    /// Take members that were used before.
-    pub force: bool,
-}
+    /// Whether it refuses to write with less redundancy than asked for.
+    pub fn refuses_short_writes(&self) -> bool {
+        self.refuse_short
+    }
 
-/// Makes a pool. Everything is checked before anything is written.
-pub fn create(options: &CreateOptions) -> Result<uuid::Uuid> { let _ = options; todo!() }
+    /// All members, by number.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
 
-/// What to do when members are missing at mount.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Degraded {
-    /// Mount if everything can be read; read-only where newer data may be on the missing members.
-    Auto,
-    /// Mount if everything can be read.
-    Yes,
-    /// Only with every member.
-    No,
-    /// Read-only, what can be read.
-    Partial,
-}
+    fn member(&self, id: MemberId) -> &Member {
+        // Ids come from set records, which are checked against the member table when they are loaded.
+        &self.members[usize::from(id)]
+    }
 
-/// How to put a pool together.
-#[derive(Debug, Clone)]
-pub struct AssembleOptions {
-    /// Write nothing.
-    pub read_only: bool,
-    /// How long to wait for members that are not there yet.
-    pub wait: std::time::Duration,
-    /// What to do when members are missing.
-    pub degraded: Degraded,
-    /// Go on although acknowledged records or newer members are lost.
-    pub force: bool,
-    /// Override of the pool's own setting.
-    pub refuse_short_writes: Option<bool>,
-    /// Mount a diverged member by itself (with `read_only`).
-    pub diverged: bool,
-}
+    fn epoch_counter(&self) -> u64 {
+        self.epoch_counter.load(Ordering::Acquire)
+    }
 
-impl Pool {
-    /// Finds, locks and opens the members (those named, and the others where the pool last saw them), picks the
-    /// freshest superblock, and refuses with names and numbers what must not be mounted.
-    pub fn assemble(paths: &[std::path::PathBuf], options: &AssembleOptions) -> Result<crate::sync::Arc<Self>> { let _ = (paths, options); todo!() }
+    /// Every slot of the set is on a member that takes writes.
+    fn set_is_writable(&self, set: &Set) -> bool {
+        set.slots.iter().all(|slot| self.member(slot.member).is_writable())
+    }
+
+    /// Sets a member aside after a failed write or sync. Its sets take no more stripes, and a new epoch
+    /// begins before anything more is acknowledged.
+    fn member_failed(&self, id: MemberId, error: &MemberError) {
+        let member = self.member(id);
+        member.counters.write_errors.fetch_add(1, Ordering::Relaxed);
+        if member.set_aside(error.to_string()) {
+            self.membership.fetch_add(1, Ordering::AcqRel);
+            log::error!("{} is set aside: {error}. The pool goes on without it", member.path);
+        }
+    }
+
+    /// The record of a set as of now; none when it was freed.
+    pub fn set_record(&self, id: SetId) -> Option<SetRecord> {
+        self.sets.get(id).map(|set| set.record())
+    }
+
+    /// Counts live bytes of a set. Call in the order in which the changes are committed.
+    pub fn count_live(&self, id: SetId, delta: i64) {
+        if let Some(set) = self.sets.get(id) {
+            set.live.fetch_add(delta, Ordering::AcqRel);
+        }
+    }
+
+    /// Frees the set if nothing in it is alive and it takes no more stripes; `also_open`: even if it would.
+    /// True when it is free now: its record is to be deleted in the transaction that killed it.
+    pub fn free_if_dead(&self, id: SetId, also_open: bool) -> bool {
+        let Some(set) = self.sets.get(id) else { return true };
+        if !set.is_dead(also_open) {
+            return false;
+        }
+        self.close_set(&set);
+        self.sets.free(id);
+        true
+    }
+
+    /// Data sets in which nothing is alive although they would take more: freed at a checkpoint.
+    pub fn idle_sets(&self) -> Vec<SetId> {
+        use crate::member::superblock::Purpose;
+        let dead = |set: &Arc<Set>| {
+            set.purpose == Purpose::Data && set.live.load(Ordering::Acquire) <= 0 && set.filled() > 0
+        };
+        self.sets.all().iter().filter(|set| dead(set)).map(|set| set.id).collect()
+    }
 }

@@ -1,59 +1,49 @@
-//! The journaled store: typed tables in memory, a replicated journal, checkpoints, recovery.
+//! The journaled store: typed tables, a replicated journal, checkpoints, recovery.
+//!
+//! Committing a transaction applies it at once for all readers and queues its record; [`Store::sync`] makes it
+//! durable. **The journal never refers to data that is not durable**: whoever commits a reference to a stripe
+//! has its sync behind him.
 
+mod checkpoint;
+mod data_index;
+mod error;
+mod journal;
+mod overlay;
+mod recovery;
 pub mod tables;
+#[cfg(test)]
+mod tests;
+mod tx;
 
-use crate::member::superblock::{Seq, SetId};
+pub use error::{Result, StoreError};
+pub use tx::Tx;
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::member::superblock::Seq;
+use crate::member::wire;
 use crate::pool::Pool;
-use crate::sync::Arc;
+use crate::sync::{Arc, Clock, Mutex, RwLock};
+use checkpoint::Written;
+use data_index::DataIndex;
+use journal::Journal;
+use overlay::Overlay;
 use tables::{Ino, Table};
+use tx::Op;
 
-/// What can go wrong in the store.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A transaction larger than one journal record.
-    #[error("a transaction of {bytes} bytes is larger than a journal record")]
-    TooLarge {
-        /// Its size.
-        bytes: u64,
-    },
-}
-
-/// Result of a store operation.
-pub type Result<T> = std::result::Result<T, StoreError>;
-
-/// One atomic change of the tables. Its order is kept: a later operation on the same key wins.
-#[derive(Debug, Default, Clone)]
-pub struct Tx {}
-
-impl Tx {
-    /// An empty transaction.
-    pub fn new() -> Self { Self::default() }
-    /// Sets `key` to `value` (encoded with [`crate::member::wire`]).
-    pub fn put<V: serde::Serialize>(&mut self, table: Table, key: Vec<u8>, value: &V) { let _ = (table, key, value); todo!() }
-    /// Sets `key` to these bytes as they are (for [`Table::Xattrs`]).
-    pub fn put_raw(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) { let _ = (table, key, value); todo!() }
-    /// Removes `key`.
-    pub fn delete(&mut self, table: Table, key: Vec<u8>) { let _ = (table, key); todo!() }
-    /// Counts `delta` live bytes more (or fewer) in `set`. The store frees a set at 0 by itself, and
-    /// writes the set's record with the transaction.
-    pub fn live(&mut self, set: SetId, delta: i64) { let _ = (set, delta); todo!() }
-    /// Carries file data through the journal: small fsynced writes. `offset` and length are multiples of the sector.
-    pub fn data(&mut self, ino: Ino, offset: u64, bytes: Vec<u8>) { let _ = (ino, offset, bytes); todo!() }
-    /// Voids journaled data of `ino` in `[from, to)` whose record is at or before `upto`
-    /// (`Seq::MAX`: all of it, for truncate, punch and unlink; for a flush: [`Store::data_seq`] at capture).
-    pub fn drop_data(&mut self, ino: Ino, from: u64, to: u64, upto: Seq) { let _ = (ino, from, to, upto); todo!() }
-    /// Bytes of its record, about.
-    pub fn bytes(&self) -> u64 { todo!() }
-    /// Nothing in it.
-    pub fn is_empty(&self) -> bool { todo!() }
-}
+/// A checkpoint is due when this much time has passed since the last and something was committed.
+const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
+/// A checkpoint is due when changes in memory have grown to this many bytes.
+const OVERLAY_MAX_BYTES: u64 = 32 << 20;
 
 /// Journaled data found by recovery that no flush has overtaken: goes back into the cache as dirty.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournaledData {
     /// The file.
     pub ino: Ino,
-    /// Where.
+    /// Where, in bytes.
     pub offset: u64,
     /// What.
     pub bytes: Vec<u8>,
@@ -61,41 +51,175 @@ pub struct JournaledData {
 
 /// The tables of a pool.
 #[derive(Debug)]
-pub struct Store {}
+pub struct Store {
+    pool: Arc<Pool>,
+    journal: Journal,
+    /// Locked after the journal's state where both are needed.
+    overlay: RwLock<Overlay>,
+    data: Mutex<DataIndex>,
+    /// Held for the whole of a checkpoint.
+    last_checkpoint: Mutex<Written>,
+    last_checkpoint_at: Mutex<Duration>,
+    clock: Clock,
+}
 
 impl Store {
-    /// Reads the root and replays the journal; writes nothing. Hands the set table to the pool.
-    pub fn recover(pool: Arc<Pool>) -> Result<(Self, Vec<JournaledData>)> { let _ = pool; todo!() }
-    /// Begins to write: a first checkpoint in a new epoch (after fs has put back journaled data and finished
-    /// orphans and intents through ordinary commits). Until then commits stay in memory.
-    pub fn start(&self) -> Result<()> { todo!() }
     /// The value of `key`.
-    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> { let _ = (table, key); todo!() }
+    ///
+    /// # Errors
+    /// None yet: tables are in memory. Callers must expect those of reading.
+    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.overlay.read().get(table, key).map(<[u8]>::to_vec))
+    }
+
     /// The decoded value of `key`.
-    pub fn read<V: serde::de::DeserializeOwned>(&self, table: Table, key: &[u8]) -> Result<Option<V>> { let _ = (table, key); todo!() }
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] when the value is not what it should be.
+    pub fn read<V: DeserializeOwned>(&self, table: Table, key: &[u8]) -> Result<Option<V>> {
+        let overlay = self.overlay.read();
+        let Some(value) = overlay.get(table, key) else { return Ok(None) };
+        let decoded = wire::decode(value);
+        decoded
+            .map(Some)
+            .map_err(|error| StoreError::Damaged { what: format!("a value of {table:?}: {error}") })
+    }
+
     /// Keys in `[from, to)` in order, at most `limit` of them.
-    pub fn scan(&self, table: Table, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, Vec<u8>)>> { let _ = (table, from, to, limit); todo!() }
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.overlay.read().scan(table, from, to, limit))
+    }
+
     /// The last key at or below `key` and at or above `floor`.
-    pub fn last_at_or_before(&self, table: Table, floor: &[u8], key: &[u8]) -> Result<Option<(Vec<u8>, Vec<u8>)>> { let _ = (table, floor, key); todo!() }
-    /// Applies `tx` at once for all readers and queues its record. Durable after [`Store::sync`] of the
-    /// returned number, or with the next commit interval. All data that `tx` refers to must be durable already.
-    pub fn commit(&self, tx: Tx) -> Result<Seq> { let _ = tx; todo!() }
-    /// Returns when the record `seq` and all before it are on all ring holders. Callers share one write.
-    pub fn sync(&self, seq: Seq) -> Result<()> { let _ = seq; todo!() }
+    ///
+    /// # Errors
+    /// As [`Store::get`].
+    pub fn last_at_or_before(
+        &self,
+        table: Table,
+        floor: &[u8],
+        key: &[u8],
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.overlay.read().last_at_or_before(table, floor, key))
+    }
+
+    /// Applies `tx` at once for all readers and queues its record. Durable after [`Store::sync`] of the returned
+    /// number, or with the next commit interval. All data that `tx` refers to must be durable already.
+    ///
+    /// # Errors
+    /// [`StoreError::TooLarge`], [`StoreError::Poisoned`], [`StoreError::ReadOnly`]: then nothing is applied.
+    pub fn commit(&self, tx: Tx) -> Result<Seq> {
+        if self.pool.read_only() {
+            return Err(StoreError::ReadOnly);
+        }
+        let Tx { mut ops, live, .. } = tx;
+        let mut journal = self.journal.lock();
+        // A set's record takes its place in the same order as everything else, so that a set's fill never
+        // goes back. Live bytes are counted only once nothing can fail any more.
+        let estimate = ops.iter().map(|op| wire::encode(op).len()).sum::<usize>() + live.len() * 512;
+        journal.check_commit(estimate)?;
+        for (set, delta) in live {
+            self.pool.count_live(set, delta);
+            let key = serde_bytes::ByteBuf::from(tables::set_key(set));
+            if self.pool.free_if_dead(set, false) {
+                ops.push(Op::Delete { table: Table::Sets, key });
+            } else if let Some(record) = self.pool.set_record(set) {
+                let value = serde_bytes::ByteBuf::from(wire::encode(&record));
+                ops.push(Op::Put { table: Table::Sets, key, value });
+            }
+        }
+        let payload = wire::encode(&ops);
+        let seq = journal.push(payload);
+        self.apply(ops, seq);
+        Ok(seq)
+    }
+
+    fn apply(&self, ops: Vec<Op>, seq: Seq) {
+        let mut overlay = self.overlay.write();
+        for op in ops {
+            match op {
+                Op::Put { table, key, value } => overlay.apply(table, key.into_vec(), Some(value.into_vec())),
+                Op::Delete { table, key } => overlay.apply(table, key.into_vec(), None),
+                Op::Data { ino, offset, bytes } => self.data.lock().insert(ino, offset, &bytes, seq),
+                Op::DropData { ino, from, to, upto } => self.data.lock().remove(ino, from, to, upto.min(seq)),
+            }
+        }
+    }
+
+    /// Returns when record `seq` and all before it are durable. Callers share one write.
+    ///
+    /// # Errors
+    /// [`StoreError::Poisoned`] once the journal could not be written; [`StoreError::JournalFull`].
+    pub fn sync(&self, seq: Seq) -> Result<()> {
+        if self.pool.read_only() {
+            return Ok(());
+        }
+        self.journal.sync(&self.pool, seq, || self.checkpoint())
+    }
+
+    /// Makes an epoch durable that is due because a member dropped out. Called now and then, so that the
+    /// members' superblocks tell of it even if nobody writes.
+    ///
+    /// # Errors
+    /// [`StoreError::Poisoned`] when no member is left that takes writes.
+    pub fn settle_membership(&self) -> Result<()> {
+        if !self.pool.epoch_is_due() {
+            return Ok(());
+        }
+        let turn = self.journal.turn()?;
+        let end = self.journal.lock().end();
+        let result = self.pool.current_epoch(&end);
+        drop(turn);
+        if let Err(error) = result {
+            self.journal.poison(&error.to_string());
+            return Err(error.into());
+        }
+        Ok(())
+    }
+
     /// Number of the last committed record.
-    pub fn last_seq(&self) -> Seq { todo!() }
-    /// Highest record that holds journaled data of `ino` (0: none). A flush notes it when it captures, before reading pages, under the inode's lock.
-    pub fn data_seq(&self, ino: Ino) -> Seq { let _ = ino; todo!() }
+    pub fn last_seq(&self) -> Seq {
+        self.journal.lock().next_seq - 1
+    }
+
+    /// Highest record that holds journaled data of `ino`; 0 for none. A flush notes it when it captures, before
+    /// reading pages, under the inode's lock.
+    pub fn data_seq(&self, ino: Ino) -> Seq {
+        self.data.lock().newest_of(ino)
+    }
+
     /// Whether `bytes` more of journaled data may be alive now (a quarter of the ring); otherwise flush instead.
-    pub fn data_fits(&self, bytes: u64) -> bool { let _ = bytes; todo!() }
-    /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first.
-    pub fn files_with_data(&self) -> Vec<Ino> { todo!() }
-    /// The journal is so full (or old) that a checkpoint is due.
-    pub fn checkpoint_due(&self) -> bool { todo!() }
-    /// Writes the tables and moves the journal's tail. Ordinary operations go on.
-    pub fn checkpoint(&self) -> Result<()> { todo!() }
-    /// The last checkpoint, published as clean. Call after everything is flushed, with no more commits to come.
-    pub fn close(&self) -> Result<()> { todo!() }
+    pub fn data_fits(&self, bytes: u64) -> bool {
+        self.data.lock().bytes() + bytes <= self.pool.dimensions().ring_bytes / 4
+    }
+
+    /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first, or the
+    /// journal's tail stays where their data is.
+    pub fn files_with_data(&self) -> Vec<Ino> {
+        self.data.lock().files()
+    }
+
+    /// The journal is so full, or the last checkpoint so long ago, that another is due.
+    pub fn checkpoint_due(&self) -> bool {
+        let used = self.journal.lock().used_bytes();
+        let changes = self.overlay.read().active_bytes();
+        let age = self.clock.elapsed().saturating_sub(*self.last_checkpoint_at.lock());
+        used > self.pool.dimensions().ring_bytes / 2
+            || changes > OVERLAY_MAX_BYTES
+            || (changes > 0 && age > CHECKPOINT_INTERVAL)
+    }
+
     /// The pool below.
-    pub fn pool(&self) -> &Arc<Pool> { todo!() }
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
 }

@@ -1,0 +1,68 @@
+//! The pool's own account of how it is.
+
+use std::collections::HashSet;
+
+use super::Pool;
+use super::roster::Member;
+use super::sets::Set;
+use super::status::{Health, MemberHealth, MemberStatus, PoolStatus};
+use crate::sync::atomic::Ordering;
+
+impl Pool {
+    /// The state of the pool for people and programs.
+    pub fn status(&self) -> PoolStatus {
+        let sets = self.sets.all();
+        let nothing = HashSet::new();
+        let unreadable = sets.iter().filter(|set| !self.is_readable(set, &nothing)).count() as u64;
+        let degraded = sets.iter().filter(|set| self.lacks_redundancy(set)).count() as u64;
+        let members: Vec<MemberStatus> = self.members().iter().map(|member| status_of(member)).collect();
+        let all_well = self.members().iter().all(|member| !member.is_active() || member.is_writable());
+        let health = match (unreadable, degraded, all_well) {
+            (0, 0, true) => Health::Online,
+            (0, _, _) => Health::Degraded,
+            _ => Health::Unavailable,
+        };
+        PoolStatus {
+            name: self.name(),
+            uuid: self.uuid(),
+            health,
+            read_only: self.read_only(),
+            resiliency: self.default_resiliency().to_string(),
+            tolerance: self.default_resiliency().tolerance() as u64,
+            epoch: self.epochs().last().map_or(0, |epoch| epoch.counter),
+            slab_bytes: self.dimensions().slab_bytes,
+            members,
+            sets: sets.len() as u64,
+            sets_degraded: degraded,
+            sets_unreadable: unreadable,
+            space: self.space(&self.default_resiliency()),
+        }
+    }
+
+    fn lacks_redundancy(&self, set: &Set) -> bool {
+        set.short || set.slots.iter().any(|slot| self.member(slot.member).disk.is_none())
+    }
+}
+
+fn status_of(member: &Member) -> MemberStatus {
+    let (health, note) = member.health();
+    let (slabs, slabs_used) = member.slab_counts();
+    let count = |counter: &crate::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    MemberStatus {
+        id: member.id,
+        uuid: member.uuid,
+        path: member.path.clone(),
+        health: if health == MemberHealth::Online && !member.is_writable() {
+            MemberHealth::Failed
+        } else {
+            health
+        },
+        slabs,
+        slabs_used,
+        read_errors: count(&member.counters.read_errors),
+        write_errors: count(&member.counters.write_errors),
+        checksum_errors: count(&member.counters.checksum_errors),
+        healed: count(&member.counters.healed),
+        note,
+    }
+}

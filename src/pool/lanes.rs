@@ -1,0 +1,82 @@
+//! Threads that do the members' I/O in parallel: one lane for writes and one for reads of each member.
+
+use crate::member::superblock::MemberId;
+use crate::sync::{mpsc, spawn};
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// Which of a member's lanes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Reads wait behind reads only.
+    Read,
+    /// Writes and syncs.
+    Write,
+}
+
+/// The lanes of all members. Without threads everything runs on the caller's thread, in order: that is
+/// what makes simulated runs repeatable.
+#[derive(Debug)]
+pub struct Lanes {
+    lanes: Vec<[mpsc::Sender<Task>; 2]>,
+}
+
+impl Lanes {
+    /// Lanes for members `0..members`, or none at all.
+    pub fn new(members: usize, threads: bool) -> Self {
+        let lanes = if threads {
+            (0..members).map(|id| [lane(id, "r"), lane(id, "w")]).collect()
+        } else {
+            Vec::new()
+        };
+        Self { lanes }
+    }
+
+    /// Runs every job on its member's lane and returns the results in the jobs' order. The last job runs
+    /// on the caller's thread. A job that panicked gives none.
+    pub fn run<T: Send + 'static>(
+        &self,
+        lane: Lane,
+        mut jobs: Vec<(MemberId, Box<dyn FnOnce() -> T + Send>)>,
+    ) -> Vec<Option<T>> {
+        if self.lanes.is_empty() || jobs.len() < 2 {
+            return jobs.into_iter().map(|(_, job)| Some(job())).collect();
+        }
+        let last = jobs.pop();
+        let count = jobs.len();
+        let (results, arrived) = mpsc::channel();
+        for (index, (member, job)) in jobs.into_iter().enumerate() {
+            let results = results.clone();
+            let task: Task = Box::new(move || {
+                let _ = results.send((index, job()));
+            });
+            match self.lanes.get(usize::from(member)) {
+                Some(lanes) => {
+                    if let Err(mpsc::SendError(task)) = lanes[lane as usize].send(task) {
+                        task();
+                    }
+                }
+                None => task(),
+            }
+        }
+        drop(results);
+        let own = last.map(|(_, job)| job());
+        let mut done: Vec<Option<T>> = (0..count).map(|_| None).collect();
+        for (index, result) in arrived {
+            done[index] = Some(result);
+        }
+        done.push(own);
+        done
+    }
+}
+
+fn lane(member: usize, kind: &str) -> mpsc::Sender<Task> {
+    let (tasks, inbox) = mpsc::channel::<Task>();
+    spawn(&format!("member-{member}{kind}"), move || {
+        for task in inbox {
+            // A panicking job drops its result's sender; the lane itself goes on.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(task));
+        }
+    });
+    tasks
+}

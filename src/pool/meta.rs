@@ -1,0 +1,137 @@
+//! Metadata of checkpoints: written through the same stripe writer, to mirrored sets.
+
+use super::Pool;
+use super::error::Result;
+use super::space::Urgency;
+use super::stripe_writer::Chunk;
+use crate::layout::{Kind, Resiliency};
+use crate::member::AlignedBuf;
+use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
+use crate::sync::atomic::Ordering;
+use crate::units::SECTOR_LEN;
+
+impl Pool {
+    /// How metadata is kept: as many copies as the pool's tolerance asks for, on one column.
+    pub fn metadata_resiliency(&self) -> Resiliency {
+        let copies = self.metadata_copies() as u8;
+        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
+        let interleave = self.default_resiliency().interleave;
+        Resiliency { kind, copies, parity: 0, columns: Some(1), interleave }
+    }
+
+    /// Writes and syncs metadata. Gives the pointers that read it back, in order.
+    ///
+    /// # Errors
+    /// As [`Pool::write`]; metadata may use all of the reserve.
+    pub fn write_metadata(&self, bytes: &[u8]) -> Result<Vec<MetaPointer>> {
+        let padded = AlignedBuf::copy_of(bytes);
+        let chunk = Chunk(vec![&padded[..]]);
+        let resiliency = self.metadata_resiliency();
+        let written = self.write_for(&resiliency, Purpose::Meta, Urgency::Metadata, &[chunk])?;
+        let mut left = bytes.len() as u64;
+        let mut pointers = Vec::new();
+        for piece in &written.pieces {
+            let len = piece.len.min(left);
+            left -= len;
+            pointers.push(MetaPointer {
+                set: piece.set,
+                address: piece.address,
+                len: len as u32,
+                sums: piece.sums.clone(),
+            });
+            self.count_live(piece.set, piece.len as i64);
+        }
+        Ok(pointers)
+    }
+
+    /// Reads metadata back.
+    ///
+    /// # Errors
+    /// As [`Pool::read`].
+    pub fn read_metadata(&self, pointers: &[MetaPointer]) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        for pointer in pointers {
+            let mut buf = AlignedBuf::zeroed(pointer.sums.len() * SECTOR_LEN);
+            self.read(pointer.set, pointer.address, &pointer.sums, &mut buf)?;
+            bytes.extend_from_slice(buf.get(..pointer.len as usize).unwrap_or(&buf));
+        }
+        Ok(bytes)
+    }
+
+    /// Metadata that no root refers to any more.
+    pub fn release_metadata(&self, pointers: &[MetaPointer]) {
+        for pointer in pointers {
+            self.count_live(pointer.set, -((pointer.sums.len() * SECTOR_LEN) as i64));
+            self.free_if_dead(pointer.set, true);
+        }
+    }
+
+    /// Records of the sets that hold metadata, for the superblock.
+    pub fn metadata_sets(&self) -> Vec<SetRecord> {
+        let mut records: Vec<SetRecord> = self
+            .sets
+            .all()
+            .iter()
+            .filter(|set| set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) > 0)
+            .map(|set| set.record())
+            .collect();
+        records.sort_by_key(|record| record.id);
+        records
+    }
+
+    /// Counts what the root that was found refers to, before anything else is written.
+    pub fn adopt_metadata(&self, pointers: &[MetaPointer]) {
+        for pointer in pointers {
+            self.count_live(pointer.set, (pointer.sums.len() * SECTOR_LEN) as i64);
+        }
+    }
+
+    /// Begins to hand out space at a read-write mount: goes on filling the sets that were being filled, frees
+    /// metadata sets that no root refers to, and deletes slabs that no set names.
+    pub fn start_writing(&self) {
+        self.refresh_rooms();
+        for set in self.sets.all() {
+            if set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) <= 0 {
+                self.free_if_dead(set.id, true);
+            } else {
+                self.reopen_set(&set);
+            }
+        }
+    }
+
+    /// Deletes slabs that no set names: left over from a crash, or from sets freed while their member was away.
+    pub fn delete_stray_slabs(&self) {
+        for member in self.members().iter().filter(|member| member.is_writable()) {
+            let Some(disk) = &member.disk else { continue };
+            let used = member.used_slabs();
+            let strays = disk.list_slabs().unwrap_or_default();
+            for slab in strays.into_iter().filter(|slab| !used.contains(slab)) {
+                if let Err(error) = disk.delete_slab(slab) {
+                    log::warn!("a slab that no set names stays: {error}");
+                }
+            }
+        }
+    }
+
+    /// Notes that the tables of checkpoint `number` are fixed.
+    pub fn checkpoint_begun(&self, number: u64) {
+        self.sets.checkpoint_begun(number);
+    }
+
+    /// Notes that checkpoint `number` is published on every member, and hands out again what it freed.
+    pub fn checkpoint_published(&self, number: u64) {
+        for set in self.sets.checkpoint_published(number) {
+            self.return_slabs(&set);
+        }
+    }
+
+    /// Gives back the sets made ahead: at unmount.
+    pub fn stop_writing(&self) {
+        self.drop_prepared();
+    }
+
+    /// Whether a set of that number is in use.
+    pub fn has_set(&self, id: SetId) -> bool {
+        self.sets.get(id).is_some()
+    }
+}
