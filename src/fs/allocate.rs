@@ -15,6 +15,7 @@ use crate::limits::FILE_MAX_BYTES;
 use crate::member::superblock::Seq;
 use crate::store::Tx;
 use crate::store::tables::{Ino, Table, ino_key};
+use crate::sync::atomic::Ordering;
 use crate::units::{SECTOR, round_down, round_up};
 
 const KEEP_SIZE: i32 = libc::FALLOC_FL_KEEP_SIZE;
@@ -192,10 +193,10 @@ impl Fs {
             return Err(FsError::PastTheEnd { ino, offset });
         }
         let dirty = self.cache.dirty_ranges(ino, offset, size);
-        let visible = state.replaced_at.is_none();
+        let visible = size.min(node.visible_to.load(Ordering::Acquire));
         let mut at = offset;
         loop {
-            let stored = if visible { self.next_written(ino, at, size)? } else { None };
+            let stored = self.next_written(ino, at, visible)?;
             let first = dirty.partition_point(|range| range_end(*range).1 <= at);
             let waiting = dirty.get(first).map(|range| range_end(*range));
             let next = [stored, waiting].into_iter().flatten().min();
@@ -210,17 +211,17 @@ impl Fs {
     }
 
     /// The first written range that ends behind `at`, as start and end, as far as one look reaches.
-    fn next_written(&self, ino: Ino, at: u64, size: u64) -> Result<Option<(u64, u64)>> {
+    fn next_written(&self, ino: Ino, at: u64, limit: u64) -> Result<Option<(u64, u64)>> {
         let mut from = at;
-        while from < size {
-            let found = segments(&self.store, ino, from, size, SEEK_SEGMENTS)?;
+        while from < limit {
+            let found = segments(&self.store, ino, from, limit, SEEK_SEGMENTS)?;
             let mut written = found.iter().skip_while(|segment| segment.extent.is_none());
             if let Some(first) = written.next() {
                 let end = written.fold((first.end(), true), |(end, joined), next| {
                     let joined = joined && next.start == end && next.extent.is_some();
                     (if joined { next.end() } else { end }, joined)
                 });
-                return Ok(Some((first.start, end.0)));
+                return Ok(Some((first.start, end.0.min(limit))));
             }
             let Some(last) = found.last() else { break };
             from = last.end();

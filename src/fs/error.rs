@@ -245,6 +245,11 @@ fn pool_errno(error: &PoolError) -> i32 {
     }
 }
 
-fn store_errno(_error: &StoreError) -> i32 {
-    libc::EIO
+fn store_errno(error: &StoreError) -> i32 {
+    match error {
+        StoreError::Pool(error) => pool_errno(error),
+        StoreError::JournalFull => libc::ENOSPC,
+        StoreError::ReadOnly | StoreError::Poisoned { .. } => libc::EROFS,
+        StoreError::TooLarge { .. } | StoreError::Damaged { .. } => libc::EIO,
+    }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use super::Fs;
-use super::error::{FsError, Result};
+use super::error::Result;
 use super::flush_commit::Mapped;
 use super::node::Node;
 use crate::cache::{Backing, Captured, FlushError, LoadError, Page};

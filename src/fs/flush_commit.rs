@@ -6,7 +6,7 @@
 //! nobody waits for a slow holder of a lock longer than for that one file.
 
 use super::Fs;
-use super::error::{FsError, Result};
+use super::error::Result;
 use super::extents::{ExtentEdit, emit_map, segments};
 use super::flush::Taken;
 use super::map::{MapEdit, Segment};

@@ -4,7 +4,7 @@ use super::Fs;
 use super::error::Result;
 use super::flush_commit::TX_BYTES;
 use super::node::{Node, NodeState};
-use crate::cache::Page;
+use crate::cache::{Page, Run};
 use crate::limits::SMALL_FSYNC_BYTES;
 use crate::member::superblock::Seq;
 use crate::store::Tx;
@@ -104,9 +104,7 @@ impl Fs {
         };
         let pages: Vec<(u64, Page)> = runs
             .into_iter()
-            .flat_map(|(offset, pages)| {
-                pages.into_iter().enumerate().map(move |(i, page)| (offset + i as u64 * SECTOR, page))
-            })
+            .flat_map(pages_of)
             .filter(|(at, page)| fresh(*at, page))
             .collect();
         let bytes = pages.len() as u64 * SECTOR;
@@ -150,12 +148,14 @@ impl Fs {
         }
         if any_new {
             let runs = self.cache.peek_dirty(node.ino, SMALL_FSYNC_BYTES).unwrap_or_default();
-            let pages = runs.into_iter().flat_map(|(offset, run)| {
-                run.into_iter().enumerate().map(move |(i, page)| (offset + i as u64 * SECTOR, page))
-            });
-            state.journaled = pages.collect();
+            state.journaled = runs.into_iter().flat_map(pages_of).collect();
         }
     }
+}
+
+/// The pages of a run, each with its offset.
+fn pages_of(run: Run) -> impl Iterator<Item = (u64, Page)> {
+    run.pages.into_iter().enumerate().map(move |(i, page)| (run.offset + i as u64 * SECTOR, page))
 }
 
 /// Runs of neighbouring pages, as index and number.

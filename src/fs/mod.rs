@@ -109,6 +109,8 @@ pub struct FsOptions {
     pub noatime: bool,
     /// Run threads; otherwise everything happens in calls, and [`Fs::tick`] does what is due.
     pub background: bool,
+    /// Mount although acknowledged records are lost.
+    pub force: bool,
     /// The time.
     pub clock: Clock,
 }

@@ -1,6 +1,6 @@
 //! Starting and stopping a file system, and what its threads do.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use super::error::{FsError, Result};
@@ -10,6 +10,7 @@ use super::node::NodeTable;
 use super::numbers::Numbers;
 use super::{Fs, FsOptions, WriteCache};
 use crate::cache::{Backing, Cache, CacheOptions, Flusher};
+use crate::member::superblock::Seq;
 use crate::pool::Pool;
 use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
 use crate::store::{Store, Tx};
@@ -28,6 +29,7 @@ impl Default for FsOptions {
             commit: DATA_INTERVAL,
             noatime: false,
             background: true,
+            force: false,
             clock: Clock::system(),
         }
     }
@@ -66,7 +68,7 @@ impl Fs {
     /// # Errors
     /// Those of recovery and of the first checkpoint.
     pub fn mount(pool: Arc<Pool>, options: FsOptions) -> Result<Arc<Self>> {
-        let (store, journaled) = Store::recover(pool.clone())?;
+        let (store, journaled) = Store::recover(pool.clone(), options.clock.clone(), options.force)?;
         let store = Arc::new(store);
         let cache = Arc::new(Cache::new(
             CacheOptions {
@@ -103,6 +105,7 @@ impl Fs {
         }
         fs.put_back(journaled)?;
         if !fs.pool.read_only() {
+            fs.flush_journaled()?;
             fs.store.start()?;
             if fs.options.background {
                 fs.start_threads();
@@ -144,7 +147,7 @@ impl Fs {
     }
 
     fn start_threads(self: &Arc<Self>) {
-        *self.background.flusher.lock() = Some(Flusher::start(self.cache.clone()));
+        *self.background.flusher.lock() = Some(Flusher::start(&self.cache));
         let weak = Arc::downgrade(self);
         let committer = crate::sync::spawn("committer", move || {
             loop {
@@ -173,6 +176,7 @@ impl Fs {
         }
         self.note("flushing", self.flush_files(&due));
         self.note("writing the journal", self.sync_journal());
+        self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
         if self.store.checkpoint_due() {
             self.note("flushing for a checkpoint", self.flush_files(&self.store.files_with_data()));
             self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
@@ -249,7 +253,7 @@ impl Fs {
     /// Files with journaled data come back as dirty. What lies behind a file's end, or belongs to a file
     /// that is gone, stays away.
     fn put_back(&self, journaled: Vec<crate::store::JournaledData>) -> Result<()> {
-        let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
+        let mut files = HashSet::new();
         for data in journaled {
             let node = match self.nodes.get(&self.store, data.ino) {
                 Ok(node) => node,
@@ -259,14 +263,26 @@ impl Fs {
             let mut state = node.state.write();
             let end = crate::units::round_up(state.inode.size, crate::units::SECTOR);
             let len = end.saturating_sub(data.offset).min(data.bytes.len() as u64) as usize;
-            self.cache.insert_dirty(data.ino, data.offset, &data.bytes[..len]);
-            *sizes.entry(data.ino).or_default() += len as u64;
+            self.cache.insert_dirty(data.ino, data.offset, &data.bytes[..len])?;
+            files.insert(data.ino);
             if !self.pool.read_only() {
                 self.settle(data.ino, &mut state);
             }
         }
-        if !sizes.is_empty() {
-            log::info!("{} files have data from the journal", sizes.len());
+        if !files.is_empty() {
+            log::info!("{} files have data from the journal", files.len());
+        }
+        Ok(())
+    }
+
+    /// Flushes what came from the journal: the first checkpoint must not leave any behind. What could not
+    /// be put back belongs to nobody.
+    fn flush_journaled(&self) -> Result<()> {
+        self.flush_files(&self.store.files_with_data())?;
+        for ino in self.store.files_with_data() {
+            let mut tx = Tx::new();
+            tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
+            self.store.commit(tx)?;
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ const SHARDS: usize = 64;
 pub(super) struct Node {
     /// Its number.
     pub ino: Ino,
-    /// The stored map counts only below this offset: 0 while a truncation is held back, else `u64::MAX`.
+    /// The stored map counts only below this offset: 0 while a truncation is held back, in a read-only pool
+    /// the start of a cut that recovery could not finish, else `u64::MAX`.
     /// Changed under the exclusive lock, read by loads, whose caller holds the lock.
     pub visible_to: AtomicU64,
     /// Open handles that may write. Changed without the lock.
@@ -250,7 +251,7 @@ impl NodeTable {
 fn idle(node: &Node, cache: &Cache) -> bool {
     let Some(state) = node.state.try_read() else { return false };
     !state.attr_dirty
-        && state.replaced_at.is_none()
+        && node.visible_to.load(Ordering::Acquire) == u64::MAX
         && state.held == 0
         && state.in_flight == 0
         && !node.unlinked.load(Ordering::Acquire)

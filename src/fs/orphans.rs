@@ -3,14 +3,15 @@
 use super::Fs;
 use super::error::{FsError, Result};
 use crate::store::Tx;
+use crate::sync::atomic::Ordering;
 use crate::store::tables::{Ino, Intent, Table, ino_key, single};
 
 /// Records that are read in one go.
 const BATCH: usize = 1024;
 
 impl Fs {
-    /// Finishes cuts that take several transactions. Also in a read-only pool, where it happens in memory
-    /// only: what an intent names reads as gone.
+    /// Finishes cuts that take several transactions. In a read-only pool what an
+    /// intent names reads as gone.
     pub(super) fn finish_intents(&self) -> Result<()> {
         for ino in self.all_keys(Table::Intents)? {
             let intent: Option<Intent> = self.store.read(Table::Intents, &ino_key(ino))?;
@@ -20,6 +21,10 @@ impl Fs {
                 Err(FsError::NoSuchInode { .. }) => continue,
                 Err(error) => return Err(error),
             };
+            if self.pool.read_only() {
+                node.visible_to.store(from, Ordering::Release);
+                continue;
+            }
             let mut state = node.state.write();
             self.cut_map(ino, &mut state, from, u64::MAX, Tx::new())?;
             let mut tx = Tx::new();
