@@ -76,6 +76,7 @@ impl MountRequest {
             write_cache: self.options.write_cache,
             commit: self.options.commit,
             noatime: self.options.has(KernelFlag::NoAtime),
+            force: self.options.force,
             background: true,
             clock: Clock::system(),
         }
