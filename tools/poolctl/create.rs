@@ -61,18 +61,18 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         survives(options.resiliency.tolerance())
     );
     if args.dry_run {
-        println!("would make pool {}: {facts}", options.name);
+        say!("would make pool {}: {facts}", options.name);
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(path) = &mountpoint {
         fs::create_dir_all(path).map_err(ToolError::system(format!("making {}", path.display())))?;
     }
     let uuid = pool::create(&options)?;
-    println!("made pool {} ({uuid}): {facts}", options.name);
+    say!("made pool {} ({uuid}): {facts}", options.name);
     register(&options, uuid, mountpoint.clone(), &registry_path)?;
     match mountpoint {
-        Some(path) => println!("`poolfs mount {}` mounts it", path.display()),
-        None => println!("`poolfs mount MOUNTPOINT {}` mounts it", options.members[0].path.display()),
+        Some(path) => say!("`poolfs mount {}` mounts it", path.display()),
+        None => say!("`poolfs mount MOUNTPOINT {}` mounts it", options.members[0].path.display()),
     }
     Ok(ExitCode::SUCCESS)
 }

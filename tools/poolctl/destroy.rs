@@ -40,7 +40,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     };
     describe(&found);
     if args.dry_run {
-        println!("nothing was changed");
+        say!("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
     if !args.force {
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     if failed > 0 {
         return Err(ToolError::NotErased { failed, all: found.found.len() });
     }
-    println!("pool {} is destroyed", pool.name);
+    say!("pool {} is destroyed", pool.name);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -63,12 +63,12 @@ fn forget(args: &Args, pool: &KnownPool, trouble: &[String]) -> Result<ExitCode>
         return Err(ToolError::NoMemberHere { name: pool.name.clone(), members });
     }
     registry::update(&registry::path(), |registry| registry.remove(pool.uuid))?;
-    println!("pool {} is forgotten; no member of it was there to be erased", pool.name);
+    say!("pool {} is forgotten; no member of it was there to be erased", pool.name);
     Ok(ExitCode::SUCCESS)
 }
 
 fn describe(survey: &Survey) {
-    println!(
+    say!(
         "pool {} ({}): {} of {} will be erased",
         survey.freshest.name,
         survey.freshest.pool,
@@ -76,10 +76,10 @@ fn describe(survey: &Survey) {
         count(survey.freshest.members.len(), "member")
     );
     for (path, _) in &survey.found {
-        println!("  {}", path.display());
+        say!("  {}", path.display());
     }
     for trouble in &survey.trouble {
-        println!("  left alone: {trouble}");
+        say!("  left alone: {trouble}");
     }
 }
 

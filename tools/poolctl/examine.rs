@@ -90,6 +90,7 @@ fn report(path: &Path, own: &Superblock, copies: [String; 2]) -> Report {
         members: std::iter::once(path.to_owned())
             .chain(own.members.iter().map(|r| PathBuf::from(&r.path)))
             .collect(),
+        registered: false,
         mounted: None,
     };
     let freshest = survey(&pool).0.map_or_else(|| own.clone(), |survey| survey.freshest);
@@ -133,24 +134,24 @@ fn lines(own: &Superblock) -> Vec<MemberLine> {
 }
 
 fn print(report: &Report) {
-    println!("  member: {} ({}), number {} of its pool", report.path, show(report.uuid), report.member);
-    println!("    pool: {}  {}", report.name, report.pool);
-    println!("   state: {}", meaning(report));
-    println!(
+    say!("  member: {} ({}), number {} of its pool", report.path, show(report.uuid), report.member);
+    say!("    pool: {}  {}", report.name, report.pool);
+    say!("   state: {}", meaning(report));
+    say!(
         "  layout: {}, slabs of {}, a journal of {}",
         report.resiliency,
         format_size(report.slab_bytes),
         format_size(report.ring_bytes)
     );
-    println!("   epoch: {}, superblock {}", report.epoch, report.sequence);
-    println!(
+    say!("   epoch: {}, superblock {}", report.epoch, report.sequence);
+    say!(
         "  closed: {}",
         if report.clean { "in order" } else { "no: it is mounted, or was not unmounted in order" }
     );
     for (name, copy) in ["copy A", "copy B"].iter().zip(&report.copies) {
-        println!("  {name}: {copy}");
+        say!("  {name}: {copy}");
     }
-    println!();
+    say!();
     let mut shown = table(&["NUMBER", "MEMBER", "STATE", "JOURNAL", "SLABS", "UUID"], usize::MAX);
     for line in &report.members {
         shown.add_row(vec![

@@ -45,7 +45,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if pools.is_empty() {
-        println!("no pools are known here: `poolctl create NAME MEMBER...` makes one");
+        say!("no pools are known here: `poolctl create NAME MEMBER...` makes one");
         return Ok(ExitCode::SUCCESS);
     }
     let mut shown = table(&["NAME", "STATE", "MOUNTED", "MOUNT POINT", "MEMBERS", "UUID"], usize::MAX);

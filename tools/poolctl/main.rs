@@ -1,5 +1,13 @@
 //! `poolctl`: makes pools and looks after them. A command is one file.
 
+/// Prints a line. Whoever reads it may stop in the middle, as `head` does; that is no error.
+macro_rules! say {
+    ($($part:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($part)*);
+    }};
+}
+
 mod create;
 mod destroy;
 mod devices;

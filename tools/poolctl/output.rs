@@ -1,6 +1,6 @@
 //! How commands show things.
 
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io::{self, BufRead, IsTerminal};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -20,14 +20,12 @@ struct Versioned<T> {
 /// Prints `body`, an object, as JSON with the version.
 ///
 /// # Errors
-/// When standard output is gone.
+/// When the body can't be JSON.
 pub fn json(body: impl Serialize) -> Result<()> {
-    let failed = ToolError::system("writing JSON");
-    let text = match serde_json::to_string_pretty(&Versioned { version: JSON_VERSION, body }) {
-        Ok(text) => text,
-        Err(error) => return Err(failed(error.into())),
-    };
-    writeln!(io::stdout(), "{text}").map_err(failed)
+    let text = serde_json::to_string_pretty(&Versioned { version: JSON_VERSION, body })
+        .map_err(|error| ToolError::system("writing JSON")(error.into()))?;
+    say!("{text}");
+    Ok(())
 }
 
 /// A table without lines, its columns from `right` on aligned to the right.
@@ -43,7 +41,7 @@ pub fn table(header: &[&str], right: usize) -> Table {
 /// Prints a table, indented.
 pub fn print_table(table: &Table) {
     for line in table.lines() {
-        println!("  {}", line.trim_end());
+        say!("  {}", line.trim_end());
     }
 }
 

@@ -148,9 +148,9 @@ fn show(args: &Args, plan: Plan) -> Result<()> {
     }
     print_table(&shown);
     for row in plan.layouts.iter().filter(|row| row.why.is_some()) {
-        println!("  {}: {}", row.resiliency, row.why.as_deref().unwrap_or_default());
+        say!("  {}: {}", row.resiliency, row.why.as_deref().unwrap_or_default());
     }
-    println!(
+    say!(
         "  of {} in slabs; about 2 % are kept in reserve, and metadata takes its part",
         format_size(plan.raw_bytes)
     );

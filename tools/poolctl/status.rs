@@ -86,11 +86,11 @@ fn show(args: &Args, reports: Vec<Report>) -> Result<()> {
         print!("\x1b[H\x1b[2J");
     }
     if reports.is_empty() {
-        println!("no pools are known here: `poolctl create NAME MEMBER...` makes one");
+        say!("no pools are known here: `poolctl create NAME MEMBER...` makes one");
     }
     for (index, report) in reports.iter().enumerate() {
         if index > 0 {
-            println!();
+            say!();
         }
         report.print(args.verbose);
     }

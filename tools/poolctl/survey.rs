@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use poolfs::control::find::KnownPool;
-use poolfs::layout::usable_bytes;
 use poolfs::member::open;
 use poolfs::member::superblock::{MemberId, MemberState, Superblock};
 use poolfs::pool::status::{Health, MemberHealth, MemberStatus};
@@ -94,12 +93,6 @@ impl Survey {
             lost if lost <= tolerance => Health::Degraded,
             _ => Health::Unavailable,
         }
-    }
-
-    /// Bytes that the pool could hold in all with every member.
-    pub fn total_bytes(&self) -> u64 {
-        let slabs: Vec<u64> = self.freshest.members.iter().map(|record| record.slabs).collect();
-        usable_bytes(&slabs, &self.freshest.resiliency, self.freshest.dimensions.slab_bytes)
     }
 
     /// Every member, as far as superblocks tell.

@@ -188,28 +188,28 @@ impl Report {
 
     /// Prints it.
     pub fn print(&self, verbose: bool) {
-        println!("  pool: {}  {}", self.name, self.uuid);
+        say!("  pool: {}  {}", self.name, self.uuid);
         let read_only = if self.read_only { ", read-only" } else { "" };
-        println!(" state: {}{read_only}: {}", state_word(self.health).to_uppercase(), self.meaning);
+        say!(" state: {}{read_only}: {}", state_word(self.health).to_uppercase(), self.meaning);
         if let Some(action) = &self.action {
-            println!("action: {action}");
+            say!("action: {action}");
         }
         match (&self.mountpoint, self.pid) {
-            (Some(place), Some(pid)) => println!(" mount: {place}, served by process {pid}"),
-            (Some(place), None) => println!(" mount: none ({place} when mounted)"),
-            _ => println!(" mount: none"),
+            (Some(place), Some(pid)) => say!(" mount: {place}, served by process {pid}"),
+            (Some(place), None) => say!(" mount: none ({place} when mounted)"),
+            _ => say!(" mount: none"),
         }
         if self.members.is_empty() {
             return;
         }
-        println!(
+        say!(
             "layout: {}, survives the loss of {}",
             self.resiliency,
             count(self.tolerance as usize, "member")
         );
         if let Some(space) = self.space {
             let used = space.total.saturating_sub(space.free);
-            println!(
+            say!(
                 " space: {} used of {}, {} available",
                 format_size(used),
                 format_size(space.total),
@@ -218,12 +218,12 @@ impl Report {
         }
         self.print_sets();
         if verbose {
-            println!(" epoch: {}, slabs of {}", self.epoch, format_size(self.slab_bytes));
+            say!(" epoch: {}, slabs of {}", self.epoch, format_size(self.slab_bytes));
             if let Some(log) = &self.log {
-                println!("   log: {log}");
+                say!("   log: {log}");
             }
         }
-        println!();
+        say!();
         self.print_members(verbose);
     }
 
@@ -232,7 +232,7 @@ impl Report {
             (self.sets, self.sets_degraded, self.sets_unreadable)
             && degraded + unreadable > 0
         {
-            println!("  sets: {sets}, {degraded} without full redundancy, {unreadable} that can't be read");
+            say!("  sets: {sets}, {degraded} without full redundancy, {unreadable} that can't be read");
         }
     }
 
@@ -261,7 +261,7 @@ impl Report {
         print_table(&shown);
         for member in &self.members {
             if let Some(note) = &member.note {
-                println!("  {}: {note}", member.path);
+                say!("  {}: {note}", member.path);
             }
         }
     }
