@@ -225,4 +225,3 @@ impl Fs {
 fn captured_bytes(captured: &Captured) -> u64 {
     captured.runs.iter().map(|run| run.pages.len() as u64 * SECTOR).sum()
 }
-
