@@ -116,11 +116,8 @@ impl Fs {
         let visible_to =
             self.nodes.peek(ino).map_or(u64::MAX, |node| node.visible_to.load(Ordering::Acquire));
         let end = offset.saturating_add(buf.len() as u64);
-        let failed = |at: u64, len: u64, error: FsError| LoadError {
-            offset: at,
-            len,
-            message: error.to_string(),
-        };
+        let failed =
+            |at: u64, len: u64, error: FsError| LoadError { offset: at, len, message: error.to_string() };
         let found = segments(&self.store, ino, offset, end.min(visible_to), usize::MAX)
             .map_err(|error| failed(offset, buf.len() as u64, error))?;
         let mut at = offset;
