@@ -147,6 +147,16 @@ pub(super) fn errno<T: std::fmt::Debug>(result: Result<T>) -> i32 {
     result.expect_err("an error").errno()
 }
 
+/// Seeds to play: so many, or as POOLFS_SEEDS says (`100` or `17-17`) for long runs and for replaying one.
+pub(super) fn seeds(few: u64) -> std::ops::RangeInclusive<u64> {
+    let Ok(text) = std::env::var("POOLFS_SEEDS") else { return 1..=few };
+    let number = |text: &str| text.parse().expect("POOLFS_SEEDS is a number, or two with a dash between");
+    match text.split_once('-') {
+        Some((from, to)) => number(from)..=number(to),
+        None => 1..=number(&text),
+    }
+}
+
 /// Bytes that follow from the seed.
 pub(super) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
