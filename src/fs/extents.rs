@@ -86,10 +86,9 @@ impl ExtentEdit {
                 None => tx.delete(Table::Extents, extent_key(id)),
             }
         }
+        // Also a sum of 0: the set's record, which the store writes then, says how far it is filled.
         for (set, delta) in self.live {
-            if delta != 0 {
-                tx.live(set, delta);
-            }
+            tx.live(set, delta);
         }
     }
 }
