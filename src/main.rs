@@ -1,1 +1,7 @@
-fn main() {}
+//! `poolfs`: mounts and unmounts pools.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

@@ -1,1 +1,171 @@
-//! (to come)
+//! The file system: POSIX rules over the store, the cache and the pool. Plain structs in and out; the
+//! border to the kernel is [`crate::fuse`], and everything here is tested without a mount.
+//!
+//! # Parts
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | `mount`, `orphans` | start, threads, unmount; what a crash left half done |
+//! | `node`, `locks`, `handles` | inodes in memory, locking several of them, open files |
+//! | `namespace`, `rename`, `directory` | names |
+//! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
+//! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
+//! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
+//! | `extents`, `map`, `reserve`, `numbers` | what a file's map says, room in the pool, counters |
+//!
+//! # Locking order
+//!
+//! Each lock may be taken while those above it are held, never the other way round:
+//!
+//! 1. the rename lock (directories that move between directories);
+//! 2. inode locks, **in the order of inode numbers**, whatever the inodes are. An operation that needs
+//!    several finds out which, locks them all at once (`Locked`), and looks again whether the names
+//!    still lead there. Nobody takes an inode's lock while holding another, except that a flush takes
+//!    the next in order. Loads run under the lock of their caller and take none;
+//! 3. shards of the inode table, the list of handles, counters: leaves, which protect memory only;
+//! 4. the locks of the cache, the store and the pool, which never call back here under their locks
+//!    (the cache calls `Backing::load` and `Backing::flush` with none of its own held).
+//!
+//! No inode's lock is held while stripes are written, while the journal is synced, or while somebody
+//! waits for room.
+//!
+//! # What must be durable before what
+//!
+//! * Data before the record that refers to it: a flush commits only after `Pool::write` has synced.
+//! * An inode's stored size grows only in the transaction that brings the data (its map or its journaled
+//!   bytes), or by explicit truncation and allocation. Memory's size is the truth for readers.
+//! * What was cut is gone from the cache before its transaction is committed, and a flush in flight maps
+//!   only what the cache still has of it.
+//! * Memory changes after the store has taken the transaction, both under the inode's lock.
+
+mod allocate;
+mod attr;
+mod data;
+mod directory;
+mod error;
+mod extents;
+mod flush;
+mod flush_commit;
+mod fsync;
+mod handles;
+mod locks;
+mod map;
+mod mount;
+mod namespace;
+mod node;
+mod numbers;
+mod orphans;
+mod rename;
+mod reserve;
+mod setattr;
+mod truncate;
+mod xattr;
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+pub use allocate::Whence;
+pub use attr::{Attr, Caller, FileKind, SetAttr, TimeSet};
+pub use data::WriteOutcome;
+pub use directory::DirEntry;
+pub use error::{FsError, Result};
+pub use handles::OpenFlags;
+pub use rename::RenameMode;
+pub use setattr::StatFs;
+pub use xattr::XattrMode;
+
+use crate::cache::Cache;
+use crate::member::superblock::Seq;
+use crate::pool::Pool;
+use crate::store::Store;
+use crate::store::tables::Ino;
+use crate::sync::atomic::AtomicBool;
+use crate::sync::{Arc, Clock, Mutex};
+
+/// Number of an open file or directory; 0 is none.
+pub type Handle = u64;
+
+/// When a write is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WriteCache {
+    /// When it is in memory.
+    Writeback,
+    /// When it is durable; what was written stays in memory for readers.
+    Writethrough,
+    /// When it is durable; nothing stays in memory.
+    Off,
+}
+
+/// How to mount.
+#[derive(Debug, Clone)]
+pub struct FsOptions {
+    /// Memory for file data, in bytes; half of it may be dirty.
+    pub cache_bytes: u64,
+    /// When a write is answered.
+    pub write_cache: WriteCache,
+    /// Dirty data is written out when it is so old.
+    pub commit: Duration,
+    /// Do not note when files are read.
+    pub noatime: bool,
+    /// Run threads; otherwise everything happens in calls, and [`Fs::tick`] does what is due.
+    pub background: bool,
+    /// Mount although acknowledged records are lost.
+    pub force: bool,
+    /// The time.
+    pub clock: Clock,
+}
+
+/// A mounted file system.
+pub struct Fs {
+    options: FsOptions,
+    clock: Clock,
+    pool: Arc<Pool>,
+    store: Arc<Store>,
+    cache: Arc<Cache>,
+    nodes: node::NodeTable,
+    handles: handles::Handles,
+    ino_numbers: numbers::Numbers,
+    extent_numbers: numbers::Numbers,
+    rename_lock: Mutex<()>,
+    /// Files to flush with the next tick.
+    soon: Mutex<HashSet<Ino>>,
+    /// Claimed inodes without a name whose maps are long.
+    dead: Mutex<Vec<Ino>>,
+    /// The last record when room was last made.
+    room_made_at: Mutex<Option<Seq>>,
+    /// The last record that the committer knows to be durable.
+    synced: Mutex<Seq>,
+    unmounted: AtomicBool,
+    background: mount::Background,
+}
+
+impl std::fmt::Debug for Fs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fs").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Fs {
+    /// The pool below.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// The tables.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.store
+    }
+
+    /// The cache of file data.
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.cache
+    }
+
+    /// Errors in a pool that takes no changes.
+    fn writable(&self) -> Result<()> {
+        if self.unmounted.load(crate::sync::atomic::Ordering::Acquire) {
+            return Err(FsError::Unmounted);
+        }
+        if self.pool.read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
+    }
+}

@@ -19,6 +19,8 @@ pub mod simulated;
 mod space;
 pub mod status;
 mod stripe_writer;
+#[cfg(test)]
+mod tests;
 
 pub use assemble::{AssembleOptions, Degraded, Found};
 pub use create::{CreateOptions, Plan, create, create_on, plan};

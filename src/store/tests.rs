@@ -203,3 +203,84 @@ fn a_member_that_dies_in_the_middle_costs_nothing() {
         check(&store, &history, "degraded, after a crash");
     }
 }
+
+#[test]
+fn a_member_written_apart_has_diverged_and_is_left_alone() {
+    let sim = SimPool::create(8, &[24; 2], Resiliency::parse("mirror").expect("known")).expect("creates");
+    open(&sim, &[]).expect("opens").close().expect("closes");
+    // Each half lives a life of its own, as when two machines mount one half each.
+    let first = open(&sim, &[1]).expect("opens without the second");
+    put_extent(&first, 1, 10).expect("writes");
+    first.sync(first.last_seq()).expect("syncs");
+    let kept = state_of(&first);
+    drop(first);
+    let second = open(&sim, &[0]).expect("opens without the first");
+    put_extent(&second, 2, 10).expect("writes");
+    second.sync(second.last_seq()).expect("syncs");
+    drop(second);
+    let first = open(&sim, &[1]).expect("opens without the second");
+    put_extent(&first, 3, 10).expect("writes");
+    first.close().expect("closes");
+    drop(first);
+    let both = open(&sim, &[]).expect("opens with the fresher half");
+    let health: Vec<_> = both.pool().status().members.iter().map(|member| member.health).collect();
+    use crate::pool::status::MemberHealth::{Diverged, Online};
+    assert_eq!(health, [Online, Diverged]);
+    assert!(kept.iter().all(|(key, _)| state_of(&both).contains_key(key)), "the fresher half is whole");
+}
+
+#[test]
+fn an_epoch_begun_and_never_used_is_no_divergence() {
+    let sim = SimPool::create(8, &[24; 3], Resiliency::parse("parity").expect("known")).expect("creates");
+    let store = open(&sim, &[]).expect("opens");
+    put_extent(&store, 1, 10).expect("writes");
+    store.close().expect("closes");
+    drop(store);
+    // A mount that gets as far as the new epoch on one member only.
+    let snapshots: Vec<_> = sim.disks.iter().map(|disk| disk.snapshot()).collect();
+    drop(sim.open(&[]).map(|pool| Store::recover(pool, Clock::manual(), false)).expect("assembles"));
+    sim.disks[1].restore(&snapshots[1]);
+    sim.disks[2].restore(&snapshots[2]);
+    let store = open(&sim, &[0]).expect("opens without the one that knows the epoch");
+    put_extent(&store, 2, 10).expect("writes");
+    store.close().expect("closes");
+    drop(store);
+    let store = open(&sim, &[]).expect("opens");
+    assert!(
+        store
+            .pool()
+            .status()
+            .members
+            .iter()
+            .all(|member| { member.health == crate::pool::status::MemberHealth::Online })
+    );
+}
+
+#[test]
+fn a_lost_record_is_noticed_and_never_passed_over() {
+    use crate::member::Area;
+    let sim = SimPool::create(9, &[24; 2], Resiliency::parse("mirror").expect("known")).expect("creates");
+    let store = open(&sim, &[]).expect("opens");
+    for id in 1..6 {
+        put_extent(&store, id, 4).expect("writes");
+        store.sync(store.last_seq()).expect("syncs");
+    }
+    let tail = store.pool().root().expect("there").tail_position;
+    drop(store);
+    // The second group is damaged on one ring: the other gives it. On both: refused, and named.
+    sim.disks[0].flip(Area::Journal, tail + 4096 + 100, 2);
+    open_only(&sim).expect("one good copy is enough");
+    sim.disks[1].flip(Area::Journal, tail + 4096 + 100, 2);
+    let refused = open_only(&sim).expect_err("records are lost");
+    assert!(refused.to_string().contains("acknowledged"), "{refused}");
+}
+
+/// Replays without writing anything.
+fn open_only(sim: &SimPool) -> super::Result<()> {
+    let snapshots: Vec<_> = sim.disks.iter().map(|disk| disk.snapshot()).collect();
+    let result = Store::recover(sim.open(&[])?, Clock::manual(), false).map(|_| ());
+    for (disk, snapshot) in sim.disks.iter().zip(&snapshots) {
+        disk.restore(snapshot);
+    }
+    result
+}

@@ -1,0 +1,128 @@
+//! Requests and answers: one line of JSON each, in UTF-8.
+//!
+//! A client sends one request and gets one answer: `{"version":1,"verb":"status"}`, then
+//! `{"version":1,"status":{...}}` or `{"version":1,"error":"..."}`. Verbs may be added; what exists keeps its meaning
+//! within a version.
+
+use std::io::{self, BufRead, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::pool::status::PoolStatus;
+
+/// Version of the protocol.
+pub const VERSION: u32 = 1;
+/// Longest request, in bytes.
+pub const REQUEST_MAX_BYTES: u64 = 64 * 1024;
+/// Longest answer, in bytes: a status of the largest pool is well below it.
+pub const ANSWER_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// A line: the version, and what it carries.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line<T> {
+    /// [`VERSION`] of the sender.
+    pub version: u32,
+    /// The request or answer.
+    #[serde(flatten)]
+    pub body: T,
+}
+
+/// What can be asked of a mounted pool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case")]
+pub enum Request {
+    /// How is it? Answered with [`Answer::Status`].
+    Status,
+    /// Which process serves it? Answered with [`Answer::Pid`].
+    Pid,
+}
+
+/// What a mounted pool answers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answer {
+    /// To [`Request::Status`].
+    Status(Box<MountStatus>),
+    /// To [`Request::Pid`].
+    Pid(u32),
+    /// It can't, and why.
+    Error(String),
+}
+
+/// The state of a mounted pool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct MountStatus {
+    /// The pool.
+    pub pool: PoolStatus,
+    /// Where it is mounted.
+    pub mountpoint: String,
+    /// The process that serves it.
+    pub pid: u32,
+    /// Where that process writes what happens, when it does not write to a terminal.
+    pub log: Option<String>,
+}
+
+/// Sends a line.
+///
+/// # Errors
+/// When the other end is gone.
+pub fn send<T: Serialize>(to: &mut impl Write, body: T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&Line { version: VERSION, body })?;
+    line.push(b'\n');
+    to.write_all(&line)?;
+    to.flush()
+}
+
+/// Reads a line of at most `max` bytes.
+///
+/// # Errors
+/// When the other end is gone or slow, or sends something else.
+pub fn receive<T: DeserializeOwned>(from: &mut impl BufRead, max: u64) -> io::Result<T> {
+    let mut text = Vec::new();
+    let read = io::Read::take(&mut *from, max).read_until(b'\n', &mut text)?;
+    if text.last() != Some(&b'\n') {
+        let why = if read as u64 == max { "the line is too long" } else { "the line ends in the middle" };
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    // Another version may have another body: only its number is looked at before.
+    let version = serde_json::from_slice::<Version>(&text)?.version;
+    if version != VERSION {
+        let why = format!("it speaks version {version} of the protocol, this program version {VERSION}");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    Ok(serde_json::from_slice::<Line<T>>(&text)?.body)
+}
+
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_answers_look_as_documented() {
+        let mut sent = Vec::new();
+        send(&mut sent, Request::Status).expect("sent");
+        assert_eq!(sent, b"{\"version\":1,\"verb\":\"status\"}\n");
+        assert_eq!(receive::<Request>(&mut &sent[..], 100).expect("read"), Request::Status);
+        let mut sent = Vec::new();
+        send(&mut sent, Answer::Pid(7)).expect("sent");
+        assert_eq!(sent, b"{\"version\":1,\"pid\":7}\n");
+        assert_eq!(receive::<Answer>(&mut &sent[..], 100).expect("read"), Answer::Pid(7));
+    }
+
+    #[test]
+    fn what_is_no_request_is_an_error() {
+        for line in
+            ["", "{}", "{}\n", "{\"version\":2,\"verb\":\"status\"}\n", "{\"version\":1,\"verb\":\"x\"}\n"]
+        {
+            assert!(receive::<Request>(&mut line.as_bytes(), 100).is_err(), "{line:?} was taken");
+        }
+        let long = vec![b' '; 200];
+        assert!(receive::<Request>(&mut &long[..], 100).is_err());
+    }
+}

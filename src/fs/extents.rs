@@ -1,0 +1,161 @@
+//! From file ranges to extents and their bytes; and the records of extents that a change touches.
+
+use std::collections::BTreeMap;
+
+use super::Fs;
+use super::error::{FsError, Result};
+use super::map::{MapEdit, Segment};
+use crate::cache::LoadError;
+use crate::member::superblock::SetId;
+use crate::store::tables::{Extent, ExtentId, Ino, MapEntry, Table, extent_key, map_key, split_pair};
+use crate::store::{Store, Tx};
+use crate::sync::atomic::Ordering;
+use crate::units::SECTOR;
+
+/// The stored segments of a file that overlap `[from, to)`, in order, at most `limit`.
+pub(super) fn segments(store: &Store, ino: Ino, from: u64, to: u64, limit: usize) -> Result<Vec<Segment>> {
+    let mut found = Vec::new();
+    if from >= to {
+        return Ok(found);
+    }
+    if from > 0
+        && let Some((key, value)) =
+            store.last_at_or_before(Table::Map, &map_key(ino, 0), &map_key(ino, from - 1))?
+    {
+        let before = segment(ino, &key, &value)?;
+        if before.end() > from {
+            found.push(before);
+        }
+    }
+    let rest = limit.saturating_sub(found.len());
+    for (key, value) in store.scan(Table::Map, &map_key(ino, from), &map_key(ino, to), rest)? {
+        found.push(segment(ino, &key, &value)?);
+    }
+    Ok(found)
+}
+
+fn segment(ino: Ino, key: &[u8], value: &[u8]) -> Result<Segment> {
+    let (_, start) = split_pair(key).ok_or(FsError::Damaged { ino, what: "a key of its map" })?;
+    let entry: MapEntry = crate::member::wire::decode(value)
+        .map_err(|_| FsError::Damaged { ino, what: "an entry of its map" })?;
+    let whole = entry.len > 0 && entry.len % SECTOR == 0 && start % SECTOR == 0;
+    if !whole || start.checked_add(entry.len).is_none() {
+        return Err(FsError::Damaged { ino, what: "a range of its map" });
+    }
+    Ok(Segment { start, len: entry.len, extent: entry.extent })
+}
+
+/// Records of extents as one transaction changes them.
+#[derive(Debug, Default)]
+pub(super) struct ExtentEdit {
+    changed: BTreeMap<ExtentId, Option<Extent>>,
+    live: BTreeMap<SetId, i64>,
+}
+
+impl ExtentEdit {
+    /// A new extent.
+    pub fn create(&mut self, id: ExtentId, extent: Extent) {
+        *self.live.entry(extent.set).or_default() += i64::from(extent.len);
+        self.changed.insert(id, Some(extent));
+    }
+
+    /// Takes off what a map no longer refers to. An extent that nothing refers to is deleted.
+    pub fn unref_all(&mut self, store: &Store, ino: Ino, edit: &MapEdit) -> Result<()> {
+        for (id, bytes) in edit.unrefs() {
+            let known = match self.changed.remove(&id) {
+                Some(known) => known,
+                None => store.read(Table::Extents, &extent_key(id))?,
+            };
+            let mut extent = known.ok_or(FsError::Damaged { ino, what: "an extent it refers to is gone" })?;
+            extent.live = extent.live.saturating_sub(bytes.min(u64::from(u32::MAX)) as u32);
+            if extent.live > 0 {
+                self.changed.insert(id, Some(extent));
+            } else {
+                *self.live.entry(extent.set).or_default() -= i64::from(extent.len);
+                self.changed.insert(id, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the records into a transaction.
+    pub fn emit(self, tx: &mut Tx) {
+        for (id, extent) in self.changed {
+            match extent {
+                Some(extent) => tx.put(Table::Extents, extent_key(id), &extent),
+                None => tx.delete(Table::Extents, extent_key(id)),
+            }
+        }
+        for (set, delta) in self.live {
+            if delta != 0 {
+                tx.live(set, delta);
+            }
+        }
+    }
+}
+
+/// Puts the changed records of a file's map into a transaction.
+pub(super) fn emit_map(ino: Ino, edit: &MapEdit, tx: &mut Tx) {
+    for start in edit.deletes() {
+        tx.delete(Table::Map, map_key(ino, start));
+    }
+    for segment in edit.puts() {
+        tx.put(Table::Map, map_key(ino, segment.start), &segment.entry());
+    }
+}
+
+impl Fs {
+    /// Fills `buf` with what the stored map holds at `offset` (whole sectors); holes read as zeros.
+    /// The caller holds the inode's lock, shared or exclusive, so the map stays as it is meanwhile.
+    pub(super) fn load_range(
+        &self,
+        ino: Ino,
+        offset: u64,
+        buf: &mut [u8],
+    ) -> std::result::Result<(), LoadError> {
+        let visible_to =
+            self.nodes.peek(ino).map_or(u64::MAX, |node| node.visible_to.load(Ordering::Acquire));
+        let end = offset.saturating_add(buf.len() as u64);
+        let failed = |at: u64, len: u64, error: FsError| LoadError {
+            offset: at,
+            len,
+            message: error.to_string(),
+        };
+        let found = segments(&self.store, ino, offset, end.min(visible_to), usize::MAX)
+            .map_err(|error| failed(offset, buf.len() as u64, error))?;
+        let mut at = offset;
+        for part in found.iter().filter_map(|segment| segment.part(offset, end.min(visible_to))) {
+            fill(buf, offset, at, part.start);
+            at = part.end();
+            let target = &mut buf[(part.start - offset) as usize..(part.end() - offset) as usize];
+            self.load_segment(ino, part, target).map_err(|error| failed(part.start, part.len, error))?;
+        }
+        fill(buf, offset, at, end);
+        Ok(())
+    }
+
+    fn load_segment(&self, ino: Ino, part: Segment, target: &mut [u8]) -> Result<()> {
+        let Some((id, at)) = part.extent else {
+            target.fill(0);
+            return Ok(());
+        };
+        let extent: Extent = self
+            .store
+            .read(Table::Extents, &extent_key(id))?
+            .ok_or(FsError::Damaged { ino, what: "an extent it refers to is gone" })?;
+        let (first, count) = ((u64::from(at) / SECTOR) as usize, (part.len / SECTOR) as usize);
+        let sums = extent
+            .sums
+            .get(first..first + count)
+            .ok_or(FsError::Damaged { ino, what: "an extent is shorter than its map says" })?;
+        self.pool.read(extent.set, extent.address + u64::from(at), sums, target)?;
+        Ok(())
+    }
+}
+
+/// Zeros the bytes of `[from, to)` in a buffer that starts at `offset`.
+fn fill(buf: &mut [u8], offset: u64, from: u64, to: u64) {
+    if from < to {
+        buf[(from - offset) as usize..(to - offset) as usize].fill(0);
+    }
+}

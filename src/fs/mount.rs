@@ -1,0 +1,295 @@
+//! Starting and stopping a file system, and what its threads do.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use super::error::{FsError, Result};
+use super::handles::Handles;
+use super::namespace::FIRST_COOKIE;
+use super::node::NodeTable;
+use super::numbers::Numbers;
+use super::{Fs, FsOptions, WriteCache};
+use crate::cache::{Backing, Cache, CacheOptions, Flusher};
+use crate::member::superblock::Seq;
+use crate::pool::Pool;
+use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
+use crate::store::{Store, Tx};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex};
+
+/// The journal is made durable so often.
+const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
+const DATA_INTERVAL: Duration = Duration::from_secs(5);
+
+impl Default for FsOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes: crate::limits::CACHE_DEFAULT_MAX_BYTES,
+            write_cache: WriteCache::Writeback,
+            commit: DATA_INTERVAL,
+            noatime: false,
+            background: true,
+            force: false,
+            clock: Clock::system(),
+        }
+    }
+}
+
+/// The threads of a mounted file system.
+#[derive(Default)]
+pub(super) struct Background {
+    stop: Mutex<bool>,
+    wake: Condvar,
+    committer: Mutex<Option<JoinHandle<()>>>,
+    flusher: Mutex<Option<Flusher>>,
+}
+
+impl Background {
+    /// Tells the committer to end.
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits a journal interval; false when it is time to end.
+    fn wait(&self) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.wake.wait_for(&mut stop, JOURNAL_INTERVAL);
+        }
+        !*stop
+    }
+}
+
+impl Fs {
+    /// Mounts a pool: recovers the store, finishes what a crash left half done, puts journaled data back
+    /// into the cache, and starts the threads (with [`FsOptions::background`]).
+    ///
+    /// # Errors
+    /// Those of recovery and of the first checkpoint.
+    pub fn mount(pool: Arc<Pool>, options: FsOptions) -> Result<Arc<Self>> {
+        let (store, journaled) = Store::recover(pool.clone(), options.clock.clone(), options.force)?;
+        let store = Arc::new(store);
+        let cache = Arc::new(Cache::new(
+            CacheOptions {
+                bytes: options.cache_bytes,
+                dirty_bytes: options.cache_bytes / 2,
+                commit_age: options.commit,
+            },
+            options.clock.clone(),
+        ));
+        let fs = Arc::new(Self {
+            ino_numbers: Numbers::load(&store, b"next-ino", ROOT_INO + 1)?,
+            extent_numbers: Numbers::load(&store, b"next-extent", 1)?,
+            nodes: NodeTable::new(),
+            handles: Handles::new(),
+            rename_lock: Mutex::new(()),
+            soon: Mutex::new(HashSet::new()),
+            dead: Mutex::new(Vec::new()),
+            room_made_at: Mutex::new(None),
+            synced: Mutex::new(0),
+            unmounted: AtomicBool::new(false),
+            background: Background::default(),
+            clock: options.clock.clone(),
+            options,
+            pool,
+            store,
+            cache,
+        });
+        let backing: Arc<dyn Backing> = fs.clone();
+        fs.cache.set_backing(Arc::downgrade(&backing));
+        fs.need_root()?;
+        fs.finish_intents()?;
+        if !fs.pool.read_only() {
+            fs.reap_orphans()?;
+        }
+        fs.put_back(journaled)?;
+        if !fs.pool.read_only() {
+            fs.flush_journaled()?;
+            fs.store.start()?;
+            if fs.options.background {
+                fs.start_threads();
+            }
+        }
+        Ok(fs)
+    }
+
+    /// Makes the root directory of a new pool.
+    fn need_root(&self) -> Result<()> {
+        if self.store.get(Table::Inodes, &ino_key(ROOT_INO))?.is_some() {
+            return Ok(());
+        }
+        self.writable()?;
+        let now = self.clock.now();
+        let root = Inode {
+            mode: libc::S_IFDIR | 0o755,
+            uid: 0,
+            gid: 0,
+            nlink: 2,
+            rdev: 0,
+            generation: 1,
+            size: 0,
+            sectors: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            crtime: now,
+            parent: ROOT_INO,
+            next_cookie: FIRST_COOKIE,
+            entries: 0,
+            resiliency: self.pool.default_resiliency(),
+            target: None,
+        };
+        let mut tx = Tx::new();
+        tx.put(Table::Inodes, ino_key(ROOT_INO), &root);
+        self.store.commit(tx)?;
+        Ok(())
+    }
+
+    fn start_threads(self: &Arc<Self>) {
+        *self.background.flusher.lock() = Some(Flusher::start(&self.cache));
+        let weak = Arc::downgrade(self);
+        let committer = crate::sync::spawn("committer", move || {
+            loop {
+                // Between two rounds nothing is held, so that a file system that nobody has any more goes.
+                let Some(fs) = weak.upgrade() else { return };
+                if !fs.background.wait() {
+                    return;
+                }
+                fs.tick();
+            }
+        });
+        *self.background.committer.lock() = Some(committer);
+    }
+
+    /// What the committer does each journal interval; tests and simulations call it instead: flushes files
+    /// that were replaced, makes the journal durable, takes a checkpoint when one is due, deletes what is
+    /// dead and drops what is idle. Without threads it also flushes what is old. Errors are logged: what
+    /// failed stays as it is and is tried again.
+    pub fn tick(&self) {
+        if self.pool.read_only() || self.unmounted.load(Ordering::Acquire) {
+            return;
+        }
+        let mut due: Vec<u64> = self.soon.lock().drain().collect();
+        if !self.options.background {
+            due.extend(self.cache.due(self.clock.elapsed()));
+        }
+        self.note("flushing", self.flush_files(&due));
+        self.note("writing the journal", self.sync_journal());
+        self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
+        if self.store.checkpoint_due() {
+            self.note("flushing for a checkpoint", self.flush_files(&self.store.files_with_data()));
+            self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
+        }
+        let dead = std::mem::take(&mut *self.dead.lock());
+        for ino in dead {
+            if let Some(node) = self.nodes.peek(ino) {
+                self.reap_now(&node);
+            }
+        }
+        self.sweep();
+    }
+
+    fn note(&self, what: &str, outcome: Result<()>) {
+        if let Err(error) = outcome {
+            log::warn!("{what}: {error}");
+        }
+    }
+
+    fn sync_journal(&self) -> Result<()> {
+        let last = self.store.last_seq();
+        let mut synced = self.synced.lock();
+        if *synced < last {
+            self.store.sync(last)?;
+            *synced = last;
+        }
+        Ok(())
+    }
+
+    /// Drops nodes that nobody counts any more and that had to stay until now.
+    fn sweep(&self) {
+        let leftover = self.nodes.take_leftover();
+        self.write_attributes(&leftover);
+        for ino in leftover {
+            self.retire(ino);
+        }
+    }
+
+    /// Flushes everything, stops the threads and closes the pool's tables in order. A second call does
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of writing; then what could be written is, and the next mount replays the rest.
+    pub fn unmount(&self) -> Result<()> {
+        if self.unmounted.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        self.background.stop();
+        let flusher = self.background.flusher.lock().take();
+        if let Some(flusher) = flusher {
+            flusher.stop();
+        }
+        let committer = self.background.committer.lock().take();
+        if let Some(committer) = committer
+            && committer.join().is_err()
+        {
+            log::error!("the committer had panicked");
+        }
+        if self.pool.read_only() {
+            return Ok(());
+        }
+        let dead = std::mem::take(&mut *self.dead.lock());
+        for node in dead.into_iter().filter_map(|ino| self.nodes.peek(ino)) {
+            self.reap_now(&node);
+        }
+        self.sync_all()?;
+        self.store.close()?;
+        for node in self.nodes.all().into_iter().filter_map(|ino| self.nodes.peek(ino)) {
+            self.give_back_all(&node);
+        }
+        Ok(())
+    }
+
+    /// Files with journaled data come back as dirty. What lies behind a file's end, or belongs to a file
+    /// that is gone, stays away.
+    fn put_back(&self, journaled: Vec<crate::store::JournaledData>) -> Result<()> {
+        let mut files = HashSet::new();
+        for data in journaled {
+            let node = match self.nodes.get(&self.store, data.ino) {
+                Ok(node) => node,
+                Err(FsError::NoSuchInode { .. }) => continue,
+                Err(error) => return Err(error),
+            };
+            let mut state = node.state.write();
+            let end = crate::units::round_up(state.inode.size, crate::units::SECTOR);
+            let len = end.saturating_sub(data.offset).min(data.bytes.len() as u64) as usize;
+            self.cache.insert_dirty(data.ino, data.offset, &data.bytes[..len])?;
+            files.insert(data.ino);
+            if !self.pool.read_only() {
+                self.settle(data.ino, &mut state);
+            }
+        }
+        if !files.is_empty() {
+            log::info!("{} files have data from the journal", files.len());
+        }
+        Ok(())
+    }
+
+    /// Flushes what came from the journal: the first checkpoint must not leave any behind. What could not
+    /// be put back belongs to nobody.
+    fn flush_journaled(&self) -> Result<()> {
+        self.flush_files(&self.store.files_with_data())?;
+        for ino in self.store.files_with_data() {
+            let mut tx = Tx::new();
+            tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
+            self.store.commit(tx)?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        self.background.stop();
+    }
+}

@@ -1,0 +1,128 @@
+//! Room in the pool for data that is in memory only.
+//!
+//! Each inode's reservation is kept equal to its dirty pages ([`Fs::settle`], called under the inode's
+//! exclusive lock after every step that may change them), so that nothing can leak. Space that
+//! fallocate promised is held apart, for as long as the pool is mounted.
+
+use std::time::Duration;
+
+use super::Fs;
+use super::error::{FsError, Result};
+use super::node::{Node, NodeState};
+use crate::pool::PoolError;
+use crate::store::tables::Ino;
+use crate::units::SECTOR;
+
+/// A write that finds no room waits at most so long while some is being made.
+const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+
+impl Fs {
+    /// Reserves room for `bytes` that are about to become dirty at `[offset, offset + len)`; what
+    /// fallocate promised there is used when nothing else is left.
+    pub(super) fn reserve(
+        &self,
+        ino: Ino,
+        state: &mut NodeState,
+        bytes: u64,
+        (offset, len): (u64, u64),
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        match self.pool.reserve(&state.inode.resiliency, bytes) {
+            Ok(()) => state.reserved += bytes,
+            Err(error @ PoolError::NoSpace { .. }) => {
+                let promised = if state.held >= bytes { self.promised(ino, offset, len)? } else { 0 };
+                if promised < bytes {
+                    log::debug!("inode {ino}: {error}");
+                    return Err(FsError::NoSpace);
+                }
+                state.held -= bytes;
+                state.reserved += bytes;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+
+    /// Bytes of reserved space in the stored map of whole sectors around a range.
+    fn promised(&self, ino: Ino, offset: u64, len: u64) -> Result<u64> {
+        let from = crate::units::round_down(offset, SECTOR);
+        let to = offset.saturating_add(len).checked_next_multiple_of(SECTOR).unwrap_or(u64::MAX);
+        let found = super::extents::segments(&self.store, ino, from, to, usize::MAX)?;
+        let reserved = found.iter().filter(|segment| segment.extent.is_none());
+        Ok(reserved.filter_map(|segment| segment.part(from, to)).map(|part| part.len).sum())
+    }
+
+    /// Makes the inode's reservation equal to its dirty pages. Where room is missing for pages that are
+    /// dirty already (after a recovery, or a page zeroed on a full pool), they go without.
+    pub(super) fn settle(&self, ino: Ino, state: &mut NodeState) {
+        let wanted = self.cache.dirty_bytes_of(ino);
+        if state.reserved > wanted {
+            self.pool.release(&state.inode.resiliency, state.reserved - wanted);
+            state.reserved = wanted;
+        } else if state.reserved < wanted
+            && self.pool.reserve(&state.inode.resiliency, wanted - state.reserved).is_ok()
+        {
+            state.reserved = wanted;
+        }
+    }
+
+    /// Gives back up to `bytes` of what fallocate held: it was written to, or cut away.
+    pub(super) fn release_held(&self, state: &mut NodeState, bytes: u64) {
+        let back = bytes.min(state.held);
+        if back > 0 {
+            self.pool.release(&state.inode.resiliency, back);
+            state.held -= back;
+        }
+    }
+
+    /// Gives back everything of a node that leaves memory.
+    pub(super) fn give_back_all(&self, node: &Node) {
+        let mut state = node.state.write();
+        let all = std::mem::take(&mut state.reserved) + std::mem::take(&mut state.held);
+        if all > 0 {
+            self.pool.release(&state.inode.resiliency, all);
+        }
+    }
+
+    /// Tries to gain room: writes out everything, so that reservations become what is really used, and
+    /// takes checkpoints, so that freed sets can be used again. Says whether trying again makes sense:
+    /// not when nothing changed since the last time.
+    pub(super) fn make_room(&self) -> bool {
+        let mut last = self.room_made_at.lock();
+        if *last == Some(self.store.last_seq()) && !self.anything_dirty() {
+            return false;
+        }
+        if let Err(error) = self.flush_everything() {
+            log::debug!("while making room: {error}");
+        }
+        // A set that one checkpoint freed can be used again after the next.
+        for _ in 0..2 {
+            if let Err(error) = self.store.checkpoint() {
+                log::warn!("while making room: {error}");
+                break;
+            }
+        }
+        *last = Some(self.store.last_seq());
+        true
+    }
+
+    /// Does `attempt`; while it finds no room, makes some and tries again, up to a limit.
+    pub(super) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let start = self.clock.elapsed();
+        let mut tries = 0;
+        loop {
+            match attempt() {
+                Err(error) if error.is_no_space() => {
+                    tries += 1;
+                    let late = self.clock.elapsed().saturating_sub(start) > ROOM_PATIENCE;
+                    if tries > 3 || late || !self.make_room() {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+}
