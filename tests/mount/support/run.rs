@@ -77,7 +77,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Ran {
     command.stdin(Stdio::null()).stdout(cloned(&out)).stderr(cloned(&err)).process_group(0);
     let mut child = command.spawn().unwrap_or_else(|error| panic!("{what} does not start: {error}"));
     let status = wait(&mut child, limit);
-    let ran = |code| Ran { what: what.clone(), code, out: text(&mut out), err: text(&mut err) };
+    let mut ran = |code| Ran { what: what.clone(), code, out: text(&mut out), err: text(&mut err) };
     match status {
         Some(status) => ran(status.code()),
         None => panic!("took longer than {limit:?}: {}", ran(None)),
