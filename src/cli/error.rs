@@ -9,8 +9,8 @@ use poolfs::fuse::session::UnmountError;
 use poolfs::member::MemberError;
 use poolfs::pool::PoolError;
 
-use super::mountpoint::BadMountpoint;
 use super::options::BadOption;
+use poolfs::control::mountpoint::BadMountpoint;
 
 /// Result of a command.
 pub type Result<T> = std::result::Result<T, CliError>;

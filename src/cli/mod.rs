@@ -5,7 +5,6 @@
 //! | `args` | what can be typed, as dumb values |
 //! | `options` | what stands behind `-o`, checked |
 //! | `request` | all that a mount takes, checked |
-//! | `mountpoint` | where a pool may be mounted |
 //! | `daemon` | the process in the background, and the one that waits for it |
 //! | `serve` | the life of a mounted pool |
 //! | `umount`, `demo` | the other commands |
@@ -14,7 +13,6 @@ mod args;
 mod daemon;
 mod demo;
 mod error;
-mod mountpoint;
 mod options;
 mod request;
 mod serve;
@@ -23,6 +21,7 @@ mod umount;
 use std::process::ExitCode;
 
 use clap::Parser;
+use poolfs::control::mountpoint;
 
 use args::{Cli, Command};
 use error::Result;

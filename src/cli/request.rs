@@ -9,8 +9,8 @@ use poolfs::pool::AssembleOptions;
 use poolfs::sync::Clock;
 
 use super::error::{CliError, Result};
-use super::mountpoint;
 use super::options::Options;
+use poolfs::control::mountpoint;
 
 /// What to mount, where, and how.
 #[derive(Debug, Clone)]

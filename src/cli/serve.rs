@@ -13,8 +13,8 @@ use poolfs::pool::status::Health;
 use poolfs::sync::Arc;
 
 use super::error::{CliError, Result};
-use super::mountpoint;
 use super::request::MountRequest;
+use poolfs::control::mountpoint;
 
 /// Serves the mount until it is unmounted. `ready` is called once it answers; when it fails, all ends.
 ///

@@ -21,6 +21,8 @@ pub struct KnownPool {
     pub mountpoint: Option<PathBuf>,
     /// Where its members are or were.
     pub members: Vec<PathBuf>,
+    /// The registry knows it.
+    pub registered: bool,
     /// What the process says that serves it, when it is mounted by this user.
     pub mounted: Option<MountStatus>,
 }
@@ -40,6 +42,7 @@ impl KnownPool {
             name: superblock.name.clone(),
             mountpoint: None,
             members,
+            registered: false,
             mounted: None,
         }
     }
@@ -66,6 +69,7 @@ pub fn known_pools() -> Result<Vec<KnownPool>> {
             name: entry.name,
             mountpoint: entry.mountpoint,
             members: entry.members,
+            registered: true,
             mounted: None,
         })
         .collect();
@@ -83,6 +87,7 @@ pub fn known_pools() -> Result<Vec<KnownPool>> {
                 name: status.pool.name.clone(),
                 mountpoint: None,
                 members,
+                registered: false,
                 mounted: Some(status),
             }),
         }
@@ -103,6 +108,10 @@ pub fn find(what: &str) -> Result<KnownPool> {
         return Ok(pool.clone());
     }
     let mut named: Vec<&KnownPool> = pools.iter().filter(|pool| pool.name == what).collect();
+    // What the user has registered goes before what merely happens to be mounted.
+    if named.iter().any(|pool| pool.registered) {
+        named.retain(|pool| pool.registered);
+    }
     if named.len() > 1 {
         let candidates: Vec<String> = named.iter().map(|pool| pool.uuid.to_string()).collect();
         return Err(ControlError::Ambiguous { what: what.to_owned(), candidates: candidates.join(", ") });
@@ -133,6 +142,7 @@ fn find_by_path(what: &str, pools: &[KnownPool]) -> Result<KnownPool> {
     let mut found = KnownPool::of_superblock(&superblock, &path);
     if let Some(known) = known {
         found.mountpoint.clone_from(&known.mountpoint);
+        found.registered = known.registered;
         found.mounted.clone_from(&known.mounted);
     }
     Ok(found)

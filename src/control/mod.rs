@@ -5,10 +5,12 @@
 //! | [`registry`] | the pools known to this user, in a file |
 //! | [`protocol`] | requests and answers, as lines of JSON |
 //! | [`server`], [`client`] | the two ends of a mounted pool's socket |
+//! | [`mountpoint`] | where a pool may be mounted |
 //! | [`find`] | name, UUID, mount point or member to pool |
 
 pub mod client;
 pub mod find;
+pub mod mountpoint;
 pub mod protocol;
 pub mod registry;
 pub mod server;

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`session`] | mounts, serves until unmounted, unmounts |
 //! | `negotiate` | what is asked of the kernel when the mount begins |
+//! | `replies` | what they share |
 //! | `requests` | one small function for each request |
 //! | `border` | what all requests share: panics caught, errors, waiting |
 //! | `convert` | the kernel's types to ours and back: attributes, times, flags, errors |
@@ -16,6 +17,7 @@ mod convert;
 pub mod mount_table;
 mod negotiate;
 mod parking;
+mod replies;
 mod requests;
 pub mod session;
 

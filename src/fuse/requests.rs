@@ -17,9 +17,9 @@ use fuser::{
 use super::border::{Border, NEGATIVE_TTL, TTL, answer, guarded};
 use super::convert::{self, file_attr, file_type};
 use super::negotiate::negotiate;
-use crate::fs::{Attr, Caller, Fs, Handle, SetAttr, Whence, WriteOutcome};
+use super::replies::{caller, send_attr, send_entry, send_ok, send_xattr};
+use crate::fs::{Fs, SetAttr, Whence, WriteOutcome};
 use crate::member::AlignedBuf;
-use crate::sync::Arc;
 
 /// Most bytes that one copy_file_range request copies; the kernel asks again for the rest, and can be
 /// interrupted in between.
@@ -28,49 +28,6 @@ const COPY_STEP_BYTES: u64 = 16 * 1024 * 1024;
 thread_local! {
     /// Where reads of this thread put what they read, on a page's boundary: unaligned copies are slow.
     static READ_BUFFER: RefCell<AlignedBuf> = RefCell::new(AlignedBuf::zeroed(0));
-}
-
-fn caller(req: &Request) -> Caller {
-    Caller { uid: req.uid(), gid: req.gid() }
-}
-
-fn send_entry(reply: ReplyEntry, attr: Attr) {
-    reply.entry(&TTL, &file_attr(&attr), Generation(attr.generation));
-}
-
-fn send_attr(reply: ReplyAttr, attr: Attr) {
-    reply.attr(&TTL, &file_attr(&attr));
-}
-
-fn send_ok(reply: ReplyEmpty, (): ()) {
-    reply.ok();
-}
-
-/// The two steps of reading attributes and lists of them: how long is it, and give it to me.
-fn send_xattr(reply: ReplyXattr, size: u32, value: &[u8]) {
-    if size == 0 {
-        reply.size(value.len() as u32);
-    } else if value.len() > size as usize {
-        reply.error(Errno::ERANGE);
-    } else {
-        reply.data(value);
-    }
-}
-
-impl Border {
-    /// How the kernel is to treat a file that was opened.
-    fn fopen_flags(&self, flags: crate::fs::OpenFlags) -> FopenFlags {
-        let mut granted = if flags.direct && self.negotiated.direct_io {
-            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-        } else {
-            FopenFlags::FOPEN_KEEP_CACHE
-        };
-        if !flags.write {
-            // Closing what was only read has nothing to tell us.
-            granted |= FopenFlags::FOPEN_NOFLUSH;
-        }
-        granted
-    }
 }
 
 impl Filesystem for Border {
@@ -307,15 +264,19 @@ impl Filesystem for Border {
     }
 
     fn readdir(&self, _req: &Request, ino: INodeNo, _fh: FileHandle, offset: u64, mut reply: ReplyDirectory) {
+        let mut listed_any = false;
         let listed = guarded("readdir", || {
             self.fs.readdir(ino.0, offset, &mut |entry| {
                 let name = OsStr::from_bytes(&entry.name);
-                !reply.add(INodeNo(entry.ino), entry.cookie, file_type(entry.kind), name)
+                let taken = !reply.add(INodeNo(entry.ino), entry.cookie, file_type(entry.kind), name);
+                listed_any |= taken;
+                taken
             })
         });
         match listed {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
+            Err(error) if !listed_any => reply.error(error),
+            // After an error in the middle the kernel asks for the rest, and gets it then.
+            _ => reply.ok(),
         }
     }
 
@@ -327,16 +288,20 @@ impl Filesystem for Border {
         offset: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let mut listed_any = false;
         let listed = guarded("readdirplus", || {
             self.fs.readdirplus(ino.0, offset, &mut |entry, attr| {
                 let name = OsStr::from_bytes(&entry.name);
-                let generation = Generation(attr.generation);
-                !reply.add(INodeNo(entry.ino), entry.cookie, name, &TTL, &file_attr(&attr), generation)
+                let (attr, generation) = (file_attr(&attr), Generation(attr.generation));
+                let taken = !reply.add(INodeNo(entry.ino), entry.cookie, name, &TTL, &attr, generation);
+                listed_any |= taken;
+                taken
             })
         });
         match listed {
-            Ok(()) => reply.ok(),
-            Err(error) => reply.error(error),
+            Err(error) if !listed_any => reply.error(error),
+            // What was listed is counted as looked up, so it must be sent.
+            _ => reply.ok(),
         }
     }
 
@@ -464,32 +429,5 @@ impl Filesystem for Border {
         let (from, to) = ((ino_in.0, fh_in.0, offset_in), (ino_out.0, fh_out.0, offset_out));
         let work = move |fs: &Fs| fs.copy_file_range(from, to, len);
         self.answer_long("copy_file_range", reply, work, |reply, copied| reply.written(copied as u32));
-    }
-}
-
-impl Border {
-    /// The rest of a write that found no room: it waits here while few do, else on a thread of its own with a copy
-    /// of its data.
-    fn write_later(
-        &self,
-        ino: INodeNo,
-        handle: Handle,
-        offset: u64,
-        data: &[u8],
-        kill_priv: bool,
-        reply: ReplyWrite,
-    ) {
-        let send = |reply: ReplyWrite, len: usize| reply.written(len as u32);
-        if let Some(_loan) = self.waiting.write_loans.take() {
-            return answer("write", reply, || self.fs.write(ino.0, handle, offset, data, kill_priv), send);
-        }
-        let Some(place) = self.waiting.writes.place(data.len()) else {
-            log::warn!("too many writes wait for room: one more is refused with ENOSPC");
-            return reply.error(Errno::ENOSPC);
-        };
-        let (fs, data) = (Arc::clone(&self.fs), data.to_vec());
-        place.park(Box::new(move || {
-            answer("write", reply, || fs.write(ino.0, handle, offset, &data, kill_priv), send);
-        }));
     }
 }

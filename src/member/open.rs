@@ -14,7 +14,8 @@ use super::device::{self, DeviceDisk};
 use super::directory::{self, DirectoryDisk};
 use super::error::{MemberError, Result};
 use super::superblock::{Superblock, read_superblock};
-use super::{Dimensions, Disk, DiskKind};
+use super::{AlignedBuf, Area, Dimensions, Disk, DiskKind};
+use crate::limits::SUPERBLOCK_COPY_BYTES;
 
 pub use dimensions::{SLABS_MIN, choose_dimensions, required_bytes, slabs_in};
 pub use identity::{Clash, Identity, identity};
@@ -103,6 +104,23 @@ pub fn open(path: &Path, bounds: Option<Bounds>, read_only: bool) -> Result<(Arc
 /// As [`open`], but for [`MemberError::InUse`].
 pub fn peek(path: &Path) -> Result<Superblock> {
     Ok(open_as(path, None, true, false)?.1)
+}
+
+/// Both superblock copies of a member as they are, damaged ones too: without its lock, and without writing.
+///
+/// # Errors
+/// Those of [`probe`], and those of opening. Each copy has its own, as [`Superblock::decode`] has them.
+pub fn copies(path: &Path) -> Result<[Result<Superblock>; 2]> {
+    let disk: Box<dyn Disk> = match probe(path)? {
+        DiskKind::Directory => Box::new(DirectoryDisk::open(path, true, false)?),
+        _ => Box::new(DeviceDisk::open(path, true, false)?),
+    };
+    let read = |copy| {
+        let mut bytes = AlignedBuf::zeroed(SUPERBLOCK_COPY_BYTES as usize);
+        disk.read(Area::Superblock(copy), 0, &mut bytes)?;
+        Superblock::decode(&disk.path(), &bytes)
+    };
+    Ok([read(0), read(1)])
 }
 
 /// Erases a member: a directory is empty afterwards, a device or image has no superblock. What is no

@@ -347,6 +347,7 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
                 error @ (MemberError::NoSuperblock { .. }
                 | MemberError::Unsuitable { .. }
                 | MemberError::DamagedSuperblock { .. }
+                | MemberError::Access { .. }
                 | MemberError::Io { .. }),
             )) => {
                 log::warn!("{error}");

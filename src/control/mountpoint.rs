@@ -4,8 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use poolfs::fuse::mount_table::{self, FS_TYPE};
-use poolfs::member::open::{self, Clash};
+use crate::fuse::mount_table::{self, FS_TYPE};
+use crate::member::open::{self, Clash};
 
 /// Why a pool can't be mounted at a place.
 #[derive(Debug, thiserror::Error)]
