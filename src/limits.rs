@@ -4,6 +4,9 @@ use crate::units::{GIB, KIB, MIB};
 
 /// Most bytes of file data in one extent.
 pub const EXTENT_MAX_BYTES: u64 = MIB;
+/// Most bytes of each slot that one stripe takes, and that are written with one request: larger ones would
+/// leave the processor's cache between being built and being written.
+pub const STRIPE_MAX_BYTES: u64 = MIB;
 /// Smallest and largest interleave (bytes of one column in one row).
 pub const INTERLEAVE_MIN_BYTES: u64 = 64 * KIB;
 /// See [`INTERLEAVE_MIN_BYTES`].

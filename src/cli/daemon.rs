@@ -7,6 +7,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,8 @@ const READY: &str = "ready";
 /// [`CliError::DaemonFailed`] when it ended before; it has said why.
 pub fn start_and_wait(request: &MountRequest) -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let mut child = Command::new("/proc/self/exe")
+    let mut child = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")))
+        .arg0("poolfs")
         .arg("--daemonised-child")
         .args(super::args::normalised(arguments.iter().cloned()).into_iter().skip(1))
         .stdin(Stdio::null())

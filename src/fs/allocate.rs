@@ -116,7 +116,11 @@ impl Fs {
             inode.mtime = now;
             persisted = size;
         }
-        tx.put(Table::Inodes, ino_key(ino), &crate::store::tables::Inode { size: persisted, ..inode.clone() });
+        tx.put(
+            Table::Inodes,
+            ino_key(ino),
+            &crate::store::tables::Inode { size: persisted, ..inode.clone() },
+        );
         self.store.commit(tx)?;
         state.inode = inode;
         state.persisted_size = persisted;

@@ -75,7 +75,14 @@ impl Fs {
     ///
     /// # Errors
     /// [`FsError::NoSpace`] when not even a page fits; [`FsError::FileTooLarge`].
-    pub fn write(&self, ino: Ino, handle: Handle, offset: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
+    pub fn write(
+        &self,
+        ino: Ino,
+        handle: Handle,
+        offset: u64,
+        data: &[u8],
+        kill_priv: bool,
+    ) -> Result<usize> {
         self.writable()?;
         let (node, flags) = self.node_of(ino, handle)?;
         self.wait_for_cache(data.len() as u64)?;

@@ -75,7 +75,9 @@ impl Fs {
                     if counted {
                         self.forget(child, 1);
                     }
-                    entries.filter(|rest| rest.cookie >= FIRST_COOKIE).for_each(|rest| self.forget(rest.ino, 1));
+                    entries
+                        .filter(|rest| rest.cookie >= FIRST_COOKIE)
+                        .for_each(|rest| self.forget(rest.ino, 1));
                     return taken.map(|_| ());
                 }
             }

@@ -66,13 +66,19 @@ pub enum FsError {
         ino: Ino,
     },
     /// Longer than a name may be.
-    #[error("a name of {bytes} bytes is longer than the {} that a name may have", crate::limits::NAME_MAX_BYTES)]
+    #[error(
+        "a name of {bytes} bytes is longer than the {} that a name may have",
+        crate::limits::NAME_MAX_BYTES
+    )]
     NameTooLong {
         /// Its length.
         bytes: usize,
     },
     /// A symbolic link's target is longer than it may be.
-    #[error("a link target of {bytes} bytes is longer than the {} it may have", crate::limits::SYMLINK_MAX_BYTES)]
+    #[error(
+        "a link target of {bytes} bytes is longer than the {} it may have",
+        crate::limits::SYMLINK_MAX_BYTES
+    )]
     TargetTooLong {
         /// Its length.
         bytes: usize,

@@ -86,10 +86,9 @@ impl ExtentEdit {
                 None => tx.delete(Table::Extents, extent_key(id)),
             }
         }
+        // Also a sum of 0: the set's record, which the store writes then, says how far it is filled.
         for (set, delta) in self.live {
-            if delta != 0 {
-                tx.live(set, delta);
-            }
+            tx.live(set, delta);
         }
     }
 }
@@ -116,11 +115,8 @@ impl Fs {
         let visible_to =
             self.nodes.peek(ino).map_or(u64::MAX, |node| node.visible_to.load(Ordering::Acquire));
         let end = offset.saturating_add(buf.len() as u64);
-        let failed = |at: u64, len: u64, error: FsError| LoadError {
-            offset: at,
-            len,
-            message: error.to_string(),
-        };
+        let failed =
+            |at: u64, len: u64, error: FsError| LoadError { offset: at, len, message: error.to_string() };
         let found = segments(&self.store, ino, offset, end.min(visible_to), usize::MAX)
             .map_err(|error| failed(offset, buf.len() as u64, error))?;
         let mut at = offset;

@@ -141,7 +141,7 @@ impl Fs {
         Ok((taken, bytes))
     }
 
-    fn capture(&self, node: &Arc<Node>, why: Why, room: u64) -> Result<Option<Taken>> {
+    pub(super) fn capture(&self, node: &Arc<Node>, why: Why, room: u64) -> Result<Option<Taken>> {
         let mut state = node.state.write();
         if state.gone {
             return Ok(None);
@@ -173,7 +173,7 @@ impl Fs {
     }
 
     /// Writes one group of files of one resiliency, and commits them.
-    fn write_group(&self, resiliency: &Resiliency, group: Vec<Taken>) -> Result<()> {
+    pub(super) fn write_group(&self, resiliency: &Resiliency, group: Vec<Taken>) -> Result<()> {
         let runs: Vec<(usize, u64, &Vec<Page>)> = group
             .iter()
             .enumerate()
@@ -225,4 +225,3 @@ impl Fs {
 fn captured_bytes(captured: &Captured) -> u64 {
     captured.runs.iter().map(|run| run.pages.len() as u64 * SECTOR).sum()
 }
-

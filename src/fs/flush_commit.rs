@@ -259,11 +259,27 @@ impl<'a> Batch<'a> {
         if let Some(captured) = part.captured.take() {
             if written {
                 self.fs.cache.finish(captured);
+                self.last_of(&mut part);
             } else {
                 self.fs.cache.abandon(captured);
             }
         }
         self.fs.settle(part.node.ino, &mut part.state);
+    }
+}
+
+impl Batch<'_> {
+    /// When nothing is dirty any more, also journaled data of pages that were in flight when they were
+    /// journaled is overtaken. Otherwise it would keep the journal's tail where it is.
+    fn last_of(&self, part: &mut Part<'_>) {
+        let ino = part.node.ino;
+        let seq = self.fs.store.data_seq(ino);
+        if part.state.gone || seq == 0 || self.fs.cache.has_dirty(ino) {
+            return;
+        }
+        if let Err(error) = self.fs.nothing_dirty(part.node, &mut part.state, seq) {
+            log::debug!("inode {ino}: {error}");
+        }
     }
 }
 

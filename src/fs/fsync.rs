@@ -8,7 +8,7 @@ use crate::cache::{Page, Run};
 use crate::limits::SMALL_FSYNC_BYTES;
 use crate::member::superblock::Seq;
 use crate::store::Tx;
-use crate::store::tables::{Inode, Ino, Table, ino_key};
+use crate::store::tables::{Ino, Inode, Table, ino_key};
 use crate::sync::atomic::Ordering;
 use crate::units::{SECTOR, SECTOR_LEN};
 
@@ -102,11 +102,8 @@ impl Fs {
             let known = state.journaled.get(&at).is_some_and(|old| std::sync::Arc::ptr_eq(old, page));
             state.replaced_at.is_some() || !known
         };
-        let pages: Vec<(u64, Page)> = runs
-            .into_iter()
-            .flat_map(pages_of)
-            .filter(|(at, page)| fresh(*at, page))
-            .collect();
+        let pages: Vec<(u64, Page)> =
+            runs.into_iter().flat_map(pages_of).filter(|(at, page)| fresh(*at, page)).collect();
         let bytes = pages.len() as u64 * SECTOR;
         if bytes > 0 && !self.store.data_fits(bytes) || tx.bytes() + bytes > TX_BYTES {
             return Ok(Journaled::TooMuch);

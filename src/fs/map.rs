@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn edits_agree_with_a_model_of_sectors() {
         for seed in 1..400 {
-            let mut dice = Dice(seed * 0x9E37_79B9_7F4A_7C15);
+            let mut dice = Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             let mut stored: BTreeMap<u64, Segment> = BTreeMap::new();
             let mut cells = vec![Cell::Hole; SECTORS as usize];
             let mut live: BTreeMap<ExtentId, u64> = BTreeMap::new();

@@ -58,6 +58,8 @@ mod orphans;
 mod rename;
 mod reserve;
 mod setattr;
+#[cfg(test)]
+mod tests;
 mod truncate;
 mod xattr;
 

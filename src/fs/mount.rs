@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::error::{FsError, Result};
+use super::flush::Why;
 use super::handles::Handles;
 use super::namespace::FIRST_COOKIE;
 use super::node::NodeTable;
@@ -170,11 +171,12 @@ impl Fs {
         if self.pool.read_only() || self.unmounted.load(Ordering::Acquire) {
             return;
         }
-        let mut due: Vec<u64> = self.soon.lock().drain().collect();
+        let soon: Vec<u64> = self.soon.lock().drain().collect();
+        self.note("flushing", self.flush_files(&soon));
         if !self.options.background {
-            due.extend(self.cache.due(self.clock.elapsed()));
+            let due = self.cache.due(self.clock.elapsed());
+            self.note("flushing", self.flush_round(&due, Why::Age).map(drop));
         }
-        self.note("flushing", self.flush_files(&due));
         self.note("writing the journal", self.sync_journal());
         self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
         if self.store.checkpoint_due() {

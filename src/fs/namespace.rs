@@ -8,9 +8,7 @@ use super::node::Node;
 use super::{Fs, Handle};
 use crate::limits::{LINKS_MAX, NAME_MAX_BYTES, SYMLINK_MAX_BYTES};
 use crate::store::Tx;
-use crate::store::tables::{
-    CookieEntry, Entry, Ino, Inode, Table, cookie_key, entry_key, ino_key,
-};
+use crate::store::tables::{CookieEntry, Entry, Ino, Inode, Table, cookie_key, entry_key, ino_key};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -294,7 +292,10 @@ impl Fs {
                 Ok(node) => nodes.push(node),
                 Err(FsError::NoSuchInode { .. }) => {
                     if self.entry(*parent, name)?.is_some_and(|entry| entry.ino == *ino) {
-                        return Err(FsError::Damaged { ino: *ino, what: "a name leads to it, but it is gone" });
+                        return Err(FsError::Damaged {
+                            ino: *ino,
+                            what: "a name leads to it, but it is gone",
+                        });
                     }
                     return Ok(None);
                 }

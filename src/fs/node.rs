@@ -162,8 +162,7 @@ impl NodeTable {
             slot.opens += opens;
             return Ok(slot.node.clone());
         }
-        let inode: Inode =
-            store.read(Table::Inodes, &ino_key(ino))?.ok_or(FsError::NoSuchInode { ino })?;
+        let inode: Inode = store.read(Table::Inodes, &ino_key(ino))?.ok_or(FsError::NoSuchInode { ino })?;
         let node = Node::new(ino, inode);
         shard.insert(ino, Slot { node: node.clone(), lookups, opens, reaping: false });
         drop(shard);

@@ -3,8 +3,8 @@
 use super::Fs;
 use super::error::{FsError, Result};
 use crate::store::Tx;
-use crate::sync::atomic::Ordering;
 use crate::store::tables::{Ino, Intent, Table, ino_key, single};
+use crate::sync::atomic::Ordering;
 
 /// Records that are read in one go.
 const BATCH: usize = 1024;

@@ -34,15 +34,17 @@ impl Lanes {
 
     /// Runs every job on its member's lane and returns the results in the jobs' order. The last job runs
     /// on the caller's thread. A job that panicked gives none.
-    pub fn run<T: Send + 'static>(
-        &self,
-        lane: Lane,
-        mut jobs: Vec<(MemberId, Box<dyn FnOnce() -> T + Send>)>,
-    ) -> Vec<Option<T>> {
-        if self.lanes.is_empty() || jobs.len() < 2 {
-            return jobs.into_iter().map(|(_, job)| Some(job())).collect();
-        }
+    pub fn run<T: Send + 'static>(&self, lane: Lane, mut jobs: Vec<Job<T>>) -> Vec<Option<T>> {
         let last = jobs.pop();
+        let started = self.start(lane, jobs);
+        let own = last.map(|(_, job)| job());
+        let mut done = started.wait();
+        done.push(own);
+        done
+    }
+
+    /// Hands every job to its member's lane and returns at once.
+    pub fn start<T: Send + 'static>(&self, lane: Lane, jobs: Vec<Job<T>>) -> Started<T> {
         let count = jobs.len();
         let (results, arrived) = mpsc::channel();
         for (index, (member, job)) in jobs.into_iter().enumerate() {
@@ -59,13 +61,27 @@ impl Lanes {
                 None => task(),
             }
         }
-        drop(results);
-        let own = last.map(|(_, job)| job());
-        let mut done: Vec<Option<T>> = (0..count).map(|_| None).collect();
-        for (index, result) in arrived {
+        Started { count, arrived }
+    }
+}
+
+/// A job for one member's lane.
+pub type Job<T> = (MemberId, Box<dyn FnOnce() -> T + Send>);
+
+/// Jobs that are under way.
+#[derive(Debug)]
+pub struct Started<T> {
+    count: usize,
+    arrived: mpsc::Receiver<(usize, T)>,
+}
+
+impl<T> Started<T> {
+    /// Waits for all of them. Results are in the jobs' order; a job that panicked gives none.
+    pub fn wait(self) -> Vec<Option<T>> {
+        let mut done: Vec<Option<T>> = (0..self.count).map(|_| None).collect();
+        for (index, result) in self.arrived {
             done[index] = Some(result);
         }
-        done.push(own);
         done
     }
 }

@@ -9,11 +9,11 @@ use super::roster::Member;
 use super::sets::Set;
 use super::status::Space;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
-use crate::limits::SLABS_MAX;
+use crate::limits::{SLABS_MAX, STRIPE_MAX_BYTES};
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
 use crate::sync::Arc;
-use crate::units::{MIB, round_up};
+use crate::units::MIB;
 
 /// Room kept in each class beyond what is reserved: the padding of the stripes of one flush.
 const PADDING_BYTES: u64 = MIB;
@@ -413,6 +413,7 @@ impl Pool {
 
 fn take_from_open(class: &mut Class, remaining: u64) -> Option<(Arc<Set>, Stripe)> {
     class.open.iter().find_map(|set| {
-        set.take_stripe(round_up(remaining, crate::units::SECTOR)).map(|stripe| (Arc::clone(set), stripe))
+        let most = STRIPE_MAX_BYTES * u64::from(set.geometry.columns);
+        set.take_stripe(remaining.min(most)).map(|stripe| (Arc::clone(set), stripe))
     })
 }

@@ -5,24 +5,27 @@
 //! aside, its sets are sealed, and what it should have taken is written again elsewhere: a stripe counts
 //! only when all its slots are synced.
 
+use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use super::Pool;
 use super::error::{PoolError, Result};
-use super::lanes::Lane;
+use super::lanes::{Lane, Started};
 use super::sets::Set;
 use super::space::{Taken, Urgency};
 use crate::codec;
 use crate::layout::{Redundancy, Resiliency, Stripe};
-use crate::limits::EXTENT_MAX_BYTES;
+use crate::limits::{EXTENT_MAX_BYTES, STRIPE_MAX_BYTES};
 use crate::member::header::SlabHeader;
-use crate::member::superblock::{MemberId, Purpose, SetId};
+use crate::member::superblock::{MemberId, Purpose, SetId, SlabRef};
 use crate::member::{AlignedBuf, Area, MemberError, SLAB_HEADER_BYTES};
 use crate::sync::Arc;
 use crate::units::{SECTOR, SECTOR_LEN};
 
 /// Bytes of each column that are copied, summed and encoded together, so that they stay in the cache.
 const BLOCK_BYTES: usize = 32 * 1024;
+/// Batches that are written while others are built.
+const FLIGHTS_MAX: usize = 2;
 /// Rounds of writing again elsewhere before giving up: more members than this do not fail in one write.
 const ROUNDS_MAX: usize = 16;
 
@@ -110,6 +113,16 @@ impl<'a> Stream<'a> {
     }
 }
 
+/// What became of one write or sync.
+type Outcome = std::result::Result<(), MemberError>;
+
+/// A batch whose slots are being written.
+struct Flight {
+    batch: Batch,
+    pieces: Vec<Piece>,
+    writes: Option<Started<Outcome>>,
+}
+
 /// Neighbouring stripes of one set: contiguous in every slot, so written with one request each.
 struct Batch {
     set: Arc<Set>,
@@ -172,25 +185,81 @@ impl Pool {
         Ok(written)
     }
 
-    /// Writes and syncs batches, and returns the parts of the stream that must be written again.
+    /// Writes and syncs batches, and returns the parts of the stream that must be written again. While one
+    /// batch is being written the next is built.
     fn write_batches(
         &self,
         stream: &Stream,
         batches: Vec<Batch>,
         pieces: &mut Vec<Piece>,
     ) -> Vec<Range<u64>> {
-        let mut again = Vec::new();
-        for batch in batches {
+        let mut flights: Vec<Flight> = Vec::new();
+        let mut failed: HashSet<SlabRef> = HashSet::new();
+        for (index, batch) in batches.into_iter().enumerate() {
+            if index >= FLIGHTS_MAX {
+                self.land(&mut flights[index - FLIGHTS_MAX], &mut failed);
+            }
             let mut own = Vec::new();
             let slots = self.build(stream, &batch, &mut own);
-            if self.write_slots(&batch, slots) {
-                pieces.append(&mut own);
+            let writes = Some(self.start_writes(&batch, slots));
+            flights.push(Flight { batch, pieces: own, writes });
+        }
+        for flight in &mut flights {
+            self.land(flight, &mut failed);
+        }
+        self.sync_slabs(&flights, &mut failed);
+        let mut again = Vec::new();
+        for mut flight in flights {
+            let set = &flight.batch.set;
+            if self.set_is_writable(set) && !set.slots.iter().any(|slot| failed.contains(slot)) {
+                pieces.append(&mut flight.pieces);
             } else {
-                batch.set.seal();
-                again.push(batch.range());
+                set.seal();
+                again.push(flight.batch.range());
             }
         }
         again
+    }
+
+    /// Waits for the writes of a batch. Members that failed are set aside.
+    fn land(&self, flight: &mut Flight, failed: &mut HashSet<SlabRef>) {
+        let Some(writes) = flight.writes.take() else { return };
+        for (result, slot) in writes.wait().into_iter().zip(&flight.batch.set.slots) {
+            self.note_outcome(result, slot, failed);
+        }
+    }
+
+    /// Syncs every slab that was written to, all members in parallel.
+    fn sync_slabs(&self, flights: &[Flight], failed: &mut HashSet<SlabRef>) {
+        let slabs: BTreeSet<SlabRef> =
+            flights.iter().flat_map(|flight| flight.batch.set.slots.iter().copied()).collect();
+        let slabs: Vec<SlabRef> = slabs.into_iter().filter(|slab| !failed.contains(slab)).collect();
+        let jobs = slabs
+            .iter()
+            .map(|slab| {
+                let disk = self.member(slab.member).disk.clone();
+                let area = Area::Slab(slab.slab);
+                let job: Box<dyn FnOnce() -> Outcome + Send> =
+                    Box::new(move || disk.map_or(Ok(()), |disk| disk.sync(area)));
+                (slab.member, job)
+            })
+            .collect();
+        for (result, slab) in self.lanes.run(Lane::Write, jobs).into_iter().zip(&slabs) {
+            self.note_outcome(result, slab, failed);
+        }
+    }
+
+    fn note_outcome(&self, result: Option<Outcome>, slab: &SlabRef, failed: &mut HashSet<SlabRef>) {
+        match result {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                self.member_failed(slab.member, &error);
+                failed.insert(*slab);
+            }
+            None => {
+                failed.insert(*slab);
+            }
+        }
     }
 
     /// Fills one buffer for each slot, and notes the pieces.
@@ -207,8 +276,8 @@ impl Pool {
         slots
     }
 
-    /// Writes every slot and syncs it. False when a member failed: it is set aside then.
-    fn write_slots(&self, batch: &Batch, slots: Vec<AlignedBuf>) -> bool {
+    /// Hands every slot's buffer to its member.
+    fn start_writes(&self, batch: &Batch, slots: Vec<AlignedBuf>) -> Started<Outcome> {
         let fresh = batch.set.take_header_duty();
         let height = batch.height() as usize;
         let offset = batch.offset();
@@ -221,34 +290,20 @@ impl Pool {
                 let header = fresh.then(|| self.slab_header(&batch.set, slot));
                 let path = self.member(place.member).path.clone();
                 let buffers = Arc::clone(&self.buffers);
-                let job: Box<dyn FnOnce() -> std::result::Result<(), MemberError> + Send> =
-                    Box::new(move || {
-                        let disk = disk.ok_or(MemberError::NoSlab { path, slab: place.slab })?;
-                        let area = Area::Slab(place.slab);
-                        if let Some(header) = header {
-                            disk.write(area, 0, &header.encode())?;
-                        }
-                        disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height])?;
-                        buffers.give(buf);
-                        disk.sync(area)
-                    });
+                let job: Box<dyn FnOnce() -> Outcome + Send> = Box::new(move || {
+                    let disk = disk.ok_or(MemberError::NoSlab { path, slab: place.slab })?;
+                    let area = Area::Slab(place.slab);
+                    if let Some(header) = header {
+                        disk.write(area, 0, &header.encode())?;
+                    }
+                    let result = disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height]);
+                    buffers.give(buf);
+                    result
+                });
                 (place.member, job)
             })
             .collect();
-        let results = self.lanes.run(Lane::Write, jobs);
-        let mut good = true;
-        for (slot, result) in results.into_iter().enumerate() {
-            let member = batch.set.slots[slot].member;
-            match result {
-                Some(Ok(())) => {}
-                Some(Err(error)) => {
-                    self.member_failed(member, &error);
-                    good = false;
-                }
-                None => good = false,
-            }
-        }
-        good && self.set_is_writable(&batch.set)
+        self.lanes.start(Lane::Write, jobs)
     }
 
     fn slab_header(&self, set: &Set, slot: usize) -> SlabHeader {
@@ -270,7 +325,11 @@ fn into_batches(taken: Vec<Taken>, range: &Range<u64>, holds: &mut Vec<Hold>) ->
         holds.push(Hold(Arc::clone(&set)));
         let at = range.start + at;
         match batches.last_mut() {
-            Some(batch) if batch.set.id == set.id && batch.offset() + batch.height() == stripe.offset => {
+            Some(batch)
+                if batch.set.id == set.id
+                    && batch.offset() + batch.height() == stripe.offset
+                    && batch.height() + stripe.height <= STRIPE_MAX_BYTES =>
+            {
                 batch.stripes.push((stripe, at));
             }
             _ => batches.push(Batch { set, stripes: vec![(stripe, at)], end: range.end }),

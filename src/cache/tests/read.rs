@@ -140,3 +140,23 @@ fn a_panic_in_a_load_leaves_nobody_waiting() {
     fake.cache.drop_clean();
     assert_eq!(fake.cache.stats().bytes, 0);
 }
+
+#[test]
+fn a_load_overtaken_by_a_write_that_was_flushed_and_evicted_is_not_kept() {
+    let fake = Fake::new(MIB);
+    fake.put(1, vec![3; 2 * 4096]);
+    let weak = Arc::downgrade(&fake);
+    let once = AtomicBool::new(true);
+    *fake.on_load.lock() = Some(Box::new(move |_, _| {
+        if let Some(fake) = weak.upgrade()
+            && once.swap(false, Ordering::SeqCst)
+        {
+            assert_eq!(fake.cache.write(1, 0, &[8; 4096], 0), Ok(1));
+            fake.commit(fake.cache.capture(1, 0, u64::MAX, u64::MAX));
+            fake.cache.drop_clean();
+        }
+    }));
+    // The slot is as empty as when the load began, but the load's bytes are old.
+    let buf = fake.read(1, 0, 2 * 4096, 2 * P);
+    assert!(buf[..4096] == [8; 4096] && buf[4096..] == [3; 4096]);
+}

@@ -1,0 +1,92 @@
+//! Do the tables agree with each other?
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::member::wire::decode;
+use crate::store::tables::*;
+
+fn all<V: serde::de::DeserializeOwned>(fs: &Fs, table: Table) -> Vec<(Vec<u8>, V)> {
+    fs.store
+        .scan(table, &[], &[0xff; 300], usize::MAX)
+        .expect("scans")
+        .into_iter()
+        .map(|(key, value)| (key, decode(&value).expect("decodes")))
+        .collect()
+}
+
+/// Panics with what is wrong.
+pub fn tables(fs: &Fs) {
+    let inodes: BTreeMap<Ino, Inode> = all::<Inode>(fs, Table::Inodes)
+        .into_iter()
+        .map(|(key, value)| (single(&key).expect("ino"), value))
+        .collect();
+    names(fs, &inodes);
+    maps(fs, &inodes);
+}
+
+fn names(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
+    let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
+    let mut entries: BTreeMap<Ino, u64> = BTreeMap::new();
+    let cookies: BTreeMap<Vec<u8>, CookieEntry> = all(fs, Table::Cookies).into_iter().collect();
+    let by_name = all::<Entry>(fs, Table::Entries);
+    assert_eq!(by_name.len(), cookies.len(), "entries by name and by cookie");
+    for (key, entry) in by_name {
+        let parent = u64::from_be_bytes(key[..8].try_into().expect("8 bytes"));
+        let cookie = cookies.get(&cookie_key(parent, entry.cookie)).expect("its cookie is there");
+        assert_eq!((&cookie.name[..], cookie.ino, cookie.kind), (&key[8..], entry.ino, entry.kind));
+        let inode = inodes.get(&entry.ino).unwrap_or_else(|| panic!("{:?} leads nowhere", cookie.name));
+        assert_eq!(inode.mode & libc::S_IFMT, entry.kind);
+        let dir = &inodes[&parent];
+        assert!(entry.cookie < dir.next_cookie, "a cookie above the next");
+        *entries.entry(parent).or_default() += 1;
+        *links.entry(entry.ino).or_default() += 1;
+        if entry.kind == libc::S_IFDIR {
+            assert_eq!(inode.parent, parent, "directory {} knows another parent", entry.ino);
+            *links.entry(entry.ino).or_default() += 1;
+            *links.entry(parent).or_default() += 1;
+        }
+    }
+    *links.entry(ROOT_INO).or_default() += 2;
+    let orphans: Vec<Ino> =
+        all::<()>(fs, Table::Orphans).iter().map(|(key, ())| single(key).expect("ino")).collect();
+    for (ino, inode) in inodes {
+        assert_eq!(inode.nlink, links.get(ino).copied().unwrap_or(0), "links of {ino}");
+        assert_eq!(inode.nlink == 0, orphans.contains(ino), "orphan {ino}");
+        if inode.mode & libc::S_IFMT == libc::S_IFDIR {
+            assert_eq!(inode.entries, entries.get(ino).copied().unwrap_or(0), "entries of {ino}");
+        }
+    }
+    for (key, _) in fs.store.scan(Table::Xattrs, &[], &[0xff; 300], usize::MAX).expect("scans") {
+        assert!(inodes.contains_key(&u64::from_be_bytes(key[..8].try_into().expect("8"))), "xattr of nobody");
+    }
+}
+
+fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
+    assert!(all::<Intent>(fs, Table::Intents).is_empty(), "an intent is left");
+    let extents: BTreeMap<Vec<u8>, Extent> = all(fs, Table::Extents).into_iter().collect();
+    let mut live: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut held: BTreeMap<Ino, u64> = BTreeMap::new();
+    let mut last: (Ino, u64) = (0, 0);
+    for (key, entry) in all::<MapEntry>(fs, Table::Map) {
+        let (ino, start) = split_pair(&key).expect("a pair");
+        assert!(inodes.contains_key(&ino), "a map of nobody: {ino}");
+        assert!(last.0 != ino || last.1 <= start, "ranges of {ino} overlap at {start}");
+        last = (ino, start + entry.len);
+        *held.entry(ino).or_default() += entry.len / 4096;
+        if let Some((id, at)) = entry.extent {
+            let extent =
+                extents.get(&extent_key(id)).unwrap_or_else(|| panic!("extent {id} of {ino} is gone"));
+            assert!(u64::from(at) + entry.len <= u64::from(extent.len), "beyond extent {id}");
+            assert_eq!(extent.sums.len() as u64 * 4096, u64::from(extent.len));
+            *live.entry(extent_key(id)).or_default() += entry.len;
+        }
+    }
+    for (ino, inode) in inodes {
+        assert_eq!(inode.sectors, held.get(ino).copied().unwrap_or(0), "sectors of {ino}");
+    }
+    for (key, extent) in &extents {
+        assert_eq!(u64::from(extent.live), live.get(key).copied().unwrap_or(0), "live bytes of {key:?}");
+        assert!(extent.live > 0, "a dead extent is left");
+    }
+}
