@@ -10,5 +10,7 @@ mod df;
 mod fio;
 mod kill;
 mod layouts;
+mod pool_cases;
+mod user_cases;
 
 

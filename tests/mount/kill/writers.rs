@@ -46,6 +46,20 @@ fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
+/// Where two contents differ first, and how.
+fn first_difference(found: &[u8], expected: &[u8]) -> Option<String> {
+    if found == expected {
+        return None;
+    }
+    let at = found.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(found.len().min(expected.len()));
+    let zeros = found[at..].iter().take_while(|&&byte| byte == 0).count();
+    Some(format!(
+        "{} bytes instead of {}; differs from byte {at} on, where {zeros} zeros are",
+        found.len(),
+        expected.len()
+    ))
+}
+
 /// What a sync said of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
@@ -124,7 +138,8 @@ impl Writer for Creator {
             match known {
                 Known::There { seed, len } => {
                     let found = fs::read(&path).unwrap_or_else(|e| panic!("{what}: synced file {name}: {e}"));
-                    assert!(found == Random::new(*seed).bytes(*len), "{what}: synced file {name} has other content");
+                    let difference = first_difference(&found, &Random::new(*seed).bytes(*len));
+                    assert!(difference.is_none(), "{what}: synced file {name}: {}", difference.unwrap_or_default());
                 }
                 Known::Gone => assert!(!path.exists(), "{what}: {name} was removed or renamed, and is back"),
                 Known::Open => {}
