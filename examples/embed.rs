@@ -60,7 +60,8 @@ fn read_it(members: &[PathBuf]) -> Result<String, Box<dyn Error>> {
 fn start(members: &[PathBuf]) -> Result<Arc<Fs>, Box<dyn Error>> {
     // One member that is there is enough: it knows where the others are.
     let here: Vec<PathBuf> = members.iter().filter(|path| Path::new(path).exists()).cloned().collect();
-    let pool = Pool::assemble(&here, &AssembleOptions { wait: Duration::ZERO, ..AssembleOptions::default() })?;
+    let pool =
+        Pool::assemble(&here, &AssembleOptions { wait: Duration::ZERO, ..AssembleOptions::default() })?;
     let options = FsOptions {
         cache_bytes: 64 * MIB,
         write_cache: WriteCache::Writeback,

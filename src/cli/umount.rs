@@ -20,7 +20,8 @@ const SILENCE: Duration = Duration::from_secs(5);
 /// How often it is looked whether it has ended.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Unmounts, and returns when the process that served the mount has ended, with everything durable.
+/// Unmounts, and returns when the process that served the mount has ended, with everything durable; with `lazy`,
+/// as soon as the mount is out of sight.
 ///
 /// # Errors
 /// [`CliError`].
@@ -35,6 +36,8 @@ pub fn umount(mountpoint: &Path, lazy: bool) -> Result<()> {
     let status = serving(&dir, &entry.mountpoint);
     session::unmount(&entry.mountpoint, lazy)?;
     match status {
+        // It may take as long as the programs that use it.
+        _ if lazy => Ok(()),
         Some(status) => wait_for(&dir, &status),
         // Its process died, or belongs to somebody else.
         None => Ok(()),

@@ -122,7 +122,7 @@ mod tests {
         {
             assert!(receive::<Request>(&mut line.as_bytes(), 100).is_err(), "{line:?} was taken");
         }
-        let long = vec![b' '; 200];
+        let long = [b' '; 200];
         assert!(receive::<Request>(&mut &long[..], 100).is_err());
     }
 }

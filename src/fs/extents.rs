@@ -38,7 +38,7 @@ fn segment(ino: Ino, key: &[u8], value: &[u8]) -> Result<Segment> {
     let (_, start) = split_pair(key).ok_or(FsError::Damaged { ino, what: "a key of its map" })?;
     let entry: MapEntry = crate::member::wire::decode(value)
         .map_err(|_| FsError::Damaged { ino, what: "an entry of its map" })?;
-    let whole = entry.len > 0 && entry.len % SECTOR == 0 && start % SECTOR == 0;
+    let whole = entry.len > 0 && entry.len.is_multiple_of(SECTOR) && start.is_multiple_of(SECTOR);
     if !whole || start.checked_add(entry.len).is_none() {
         return Err(FsError::Damaged { ino, what: "a range of its map" });
     }

@@ -72,7 +72,7 @@ impl Fs {
                 self.cache.wait_in_flight(*ino);
             }
             self.flush_round(&left, Why::Demand)?;
-            left.retain(|ino| self.cache.has_dirty(*ino));
+            left.retain(|ino| self.needs_flush(*ino));
             if left.is_empty() {
                 break;
             }
@@ -116,6 +116,25 @@ impl Fs {
         outcome
     }
 
+    /// Files whose truncation was held back and need not wait any longer: closed, or too old.
+    pub(super) fn replaced(&self) -> Vec<Ino> {
+        let mut ready = Vec::new();
+        self.replacing.lock().retain(|ino| {
+            let Some(node) = self.nodes.peek(*ino) else { return false };
+            let Some(since) = node.state.read().replaced_at else { return false };
+            if !self.may_wait(&node, since) {
+                ready.push(*ino);
+            }
+            true
+        });
+        ready
+    }
+
+    fn may_wait(&self, node: &Node, since: Duration) -> bool {
+        let age = self.clock.elapsed().saturating_sub(since);
+        node.writers.load(Ordering::Acquire) > 0 && age < REPLACE_MAX_AGE
+    }
+
     fn capture_all(&self, inos: &[Ino], why: Why) -> Result<(Vec<Taken>, u64)> {
         let mut sorted = inos.to_vec();
         sorted.sort_unstable();
@@ -148,9 +167,7 @@ impl Fs {
         }
         let mut room = room;
         if let Some(since) = state.replaced_at {
-            let age = self.clock.elapsed().saturating_sub(since);
-            let writing = node.writers.load(Ordering::Acquire) > 0;
-            if why == Why::Age && writing && age < REPLACE_MAX_AGE {
+            if why == Why::Age && self.may_wait(node, since) {
                 return Ok(None);
             }
             // The new content goes in one piece, together with the end of the old one.

@@ -80,11 +80,13 @@ impl Handles {
         self.open.read().get(&handle).cloned()
     }
 
-    /// Forgets it. Says whether this was the last handle that could write.
-    pub fn remove(&self, handle: Handle) -> Result<(Ino, bool)> {
+    /// Forgets it.
+    pub fn remove(&self, handle: Handle) -> Result<Ino> {
         let open = self.open.write().remove(&handle).ok_or(FsError::BadHandle { handle })?;
-        let last = open.flags.write && open.node.writers.fetch_sub(1, Ordering::AcqRel) == 1;
-        Ok((open.node.ino, last))
+        if open.flags.write {
+            open.node.writers.fetch_sub(1, Ordering::AcqRel);
+        }
+        Ok(open.node.ino)
     }
 }
 
@@ -136,18 +138,12 @@ impl Fs {
         self.handles.get(handle).map(|_| ()).ok_or(FsError::BadHandle { handle })
     }
 
-    /// The last close of an open file. A file that was truncated and written anew is flushed soon.
+    /// The last close of an open file. One that was truncated and written anew is flushed with the next tick.
     ///
     /// # Errors
     /// [`FsError::BadHandle`].
     pub fn release(&self, _ino: Ino, handle: Handle) -> Result<()> {
-        let (ino, last_writer) = self.handles.remove(handle)?;
-        if last_writer
-            && let Some(node) = self.nodes.peek(ino)
-            && node.state.read().replaced_at.is_some()
-        {
-            self.soon.lock().insert(ino);
-        }
+        let ino = self.handles.remove(handle)?;
         self.step_back(ino, 0, 1);
         Ok(())
     }
@@ -171,7 +167,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::BadHandle`].
     pub fn releasedir(&self, _ino: Ino, handle: Handle) -> Result<()> {
-        let (ino, _) = self.handles.remove(handle)?;
+        let ino = self.handles.remove(handle)?;
         self.step_back(ino, 0, 1);
         Ok(())
     }

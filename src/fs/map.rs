@@ -51,6 +51,7 @@ pub struct MapEdit {
     removed: u64,
     added: u64,
     reserved_removed: u64,
+    #[cfg(test)]
     reserved_added: u64,
 }
 
@@ -110,7 +111,10 @@ impl MapEdit {
             filled += end - start;
         }
         self.added += filled;
-        self.reserved_added += filled;
+        #[cfg(test)]
+        {
+            self.reserved_added += filled;
+        }
         filled
     }
 
@@ -167,11 +171,13 @@ impl MapEdit {
     }
 
     /// Bytes of reserved space among [`MapEdit::added`].
+    #[cfg(test)]
     pub fn reserved_added(&self) -> u64 {
         self.reserved_added
     }
 
     /// Whether no record changes.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.puts().next().is_none() && self.deletes().next().is_none()
     }

@@ -129,8 +129,8 @@ pub struct Fs {
     ino_numbers: numbers::Numbers,
     extent_numbers: numbers::Numbers,
     rename_lock: Mutex<()>,
-    /// Files to flush with the next tick.
-    soon: Mutex<HashSet<Ino>>,
+    /// Files whose truncation to nothing was held back: flushed by a tick once they are closed.
+    replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.
     dead: Mutex<Vec<Ino>>,
     /// The last record when room was last made.
@@ -138,7 +138,7 @@ pub struct Fs {
     /// The last record that the committer knows to be durable.
     synced: Mutex<Seq>,
     unmounted: AtomicBool,
-    background: mount::Background,
+    background: Arc<mount::Background>,
 }
 
 impl std::fmt::Debug for Fs {

@@ -85,12 +85,12 @@ impl Fs {
             nodes: NodeTable::new(),
             handles: Handles::new(),
             rename_lock: Mutex::new(()),
-            soon: Mutex::new(HashSet::new()),
+            replacing: Mutex::new(HashSet::new()),
             dead: Mutex::new(Vec::new()),
             room_made_at: Mutex::new(None),
             synced: Mutex::new(0),
             unmounted: AtomicBool::new(false),
-            background: Background::default(),
+            background: Arc::default(),
             clock: options.clock.clone(),
             options,
             pool,
@@ -150,13 +150,14 @@ impl Fs {
     fn start_threads(self: &Arc<Self>) {
         *self.background.flusher.lock() = Some(Flusher::start(&self.cache));
         let weak = Arc::downgrade(self);
+        let background = self.background.clone();
         let committer = crate::sync::spawn("committer", move || {
             loop {
-                // Between two rounds nothing is held, so that a file system that nobody has any more goes.
-                let Some(fs) = weak.upgrade() else { return };
-                if !fs.background.wait() {
+                if !background.wait() {
                     return;
                 }
+                // While it waits it holds nothing, so that a file system that nobody has any more goes.
+                let Some(fs) = weak.upgrade() else { return };
                 fs.tick();
             }
         });
@@ -171,8 +172,7 @@ impl Fs {
         if self.pool.read_only() || self.unmounted.load(Ordering::Acquire) {
             return;
         }
-        let soon: Vec<u64> = self.soon.lock().drain().collect();
-        self.note("flushing", self.flush_files(&soon));
+        self.note("flushing", self.flush_files(&self.replaced()));
         if !self.options.background {
             let due = self.cache.due(self.clock.elapsed());
             self.note("flushing", self.flush_round(&due, Why::Age).map(drop));
@@ -293,5 +293,9 @@ impl Fs {
 impl Drop for Fs {
     fn drop(&mut self) {
         self.background.stop();
+        // This may be a flusher's own thread, which can't wait for itself.
+        if let Some(flusher) = self.background.flusher.lock().take() {
+            crate::sync::spawn("flusher-end", move || flusher.stop());
+        }
     }
 }

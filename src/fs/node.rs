@@ -178,15 +178,6 @@ impl NodeTable {
         self.shard(ino).lock().insert(ino, Slot { node, lookups, opens, reaping: false });
     }
 
-    /// Counts one handle more on a node that somebody has.
-    pub fn opened(&self, ino: Ino) -> Result<()> {
-        match self.shard(ino).lock().get_mut(&ino) {
-            Some(slot) if !slot.reaping => slot.opens += 1,
-            _ => return Err(FsError::NoSuchInode { ino }),
-        }
-        Ok(())
-    }
-
     /// Counts so many lookups and handles less.
     pub fn step_back(&self, ino: Ino, lookups: u64, opens: u32) -> Left {
         let mut shard = self.shard(ino).lock();

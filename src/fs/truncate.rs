@@ -54,7 +54,7 @@ impl Fs {
             return Err(FsError::FileTooLarge { end: size });
         }
         for _ in 0..TAIL_TRIES {
-            if size % SECTOR == 0 || self.store.data_fits(SECTOR) {
+            if size.is_multiple_of(SECTOR) || self.store.data_fits(SECTOR) {
                 break;
             }
             self.flush_files(&self.store.files_with_data())?;
@@ -93,14 +93,12 @@ impl Fs {
         node.visible_to.store(0, Ordering::Release);
         if state.replaced_at.is_none() {
             state.replaced_at = Some(self.clock.elapsed());
+            self.replacing.lock().insert(node.ino);
         }
         let now = self.clock.now();
         state.inode.size = 0;
         (state.inode.mtime, state.inode.ctime) = (now, now);
         state.attr_dirty = true;
-        if node.writers.load(Ordering::Acquire) == 0 {
-            self.soon.lock().insert(node.ino);
-        }
     }
 
     /// Ends the wait of [`Fs::hold_back`]: the old content is cut now, whatever there is of the new one.
@@ -223,7 +221,9 @@ impl Fs {
     /// Deletes an inode without a name that nobody uses any more, and everything it has. Its orphan
     /// record stays until all is gone. Large maps are left to [`Fs::tick`].
     pub(super) fn reap(&self, node: &Node) {
-        if self.pool.read_only() {
+        if self.pool.read_only() || self.unmounted.load(Ordering::Acquire) {
+            // The next mount finds it among the orphans.
+            self.nodes.unclaim(node.ino);
             return;
         }
         let large = segments(&self.store, node.ino, 0, u64::MAX, CUT_SEGMENTS + 1)

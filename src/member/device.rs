@@ -207,7 +207,7 @@ impl Disk for DeviceDisk {
     fn room(&self) -> Result<Room> {
         let bytes = usable_bytes(&self.file, &self.path, self.bounds)?;
         let slabs = bytes.saturating_sub(overhead_bytes(&self.dimensions)) / self.dimensions.stride();
-        Ok(Room { slabs: slabs.min(SLABS_MAX) })
+        Ok(Room { slabs: slabs.min(SLABS_MAX), below: None })
     }
 
     fn device_id(&self) -> u64 {

@@ -274,7 +274,8 @@ impl Disk for DirectoryDisk {
             return Ok(());
         }
         let exists = self.existing.lock().len() as u64;
-        if u64::from(slab) >= SLABS_MAX || exists >= self.room()?.slabs {
+        let room = self.room()?;
+        if u64::from(slab) >= SLABS_MAX || exists >= room.slabs || room.below == Some(0) {
             return Err(MemberError::NoSpace { path: self.path(), slab });
         }
         let file = self.make_slab(slab)?;
@@ -301,12 +302,11 @@ impl Disk for DirectoryDisk {
     fn room(&self) -> Result<Room> {
         let stride = self.dimensions.stride();
         let free = free_bytes(&self.root, &self.path)?.saturating_sub(self.bounds.reserve_bytes);
-        let exists = self.existing.lock().len() as u64;
         let limit = match self.bounds.limit_bytes {
             0 => SLABS_MAX,
             limit => limit.saturating_sub(overhead_bytes(&self.dimensions)) / stride,
         };
-        Ok(Room { slabs: (exists + free / stride).min(limit).min(SLABS_MAX) })
+        Ok(Room { slabs: limit.min(SLABS_MAX), below: Some(free / stride) })
     }
 
     fn device_id(&self) -> u64 {

@@ -58,11 +58,12 @@ pub enum DiskKind {
 /// How much room a member has for slabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Slabs that may exist on this member in all, as far as it can tell now (for a directory this
-    /// moves with what else is stored on its file system). A new slab should get the lowest free
-    /// number: on a device or image every number must be below this one. In a directory, numbers may be
-    /// any below [`crate::limits::SLABS_MAX`], and only their count is limited.
+    /// Slabs that may exist in all: what its limit or its size allows. On devices and images, every slab
+    /// number must be below it.
     pub slabs: u64,
+    /// Of a directory: slabs that the free space below would give beyond those that exist. Members on one
+    /// file system share it, and it moves with what else is stored there.
+    pub below: Option<u64>,
 }
 
 /// The sizes that fix where things lie on a member. Chosen once, when the member is made.

@@ -52,6 +52,29 @@ pub fn capacity(spec: &MemberSpec) -> Result<u64> {
     }
 }
 
+/// [`capacity`] of each of several paths that are to be members of one pool: directories on one file system
+/// share what is free there, in equal parts.
+///
+/// # Errors
+/// As [`capacity`].
+pub fn capacities(specs: &[MemberSpec]) -> Result<Vec<u64>> {
+    let mut devices = Vec::with_capacity(specs.len());
+    for spec in specs {
+        let is_directory = probe(&spec.path)? == DiskKind::Directory;
+        devices.push(if is_directory { Some(identity(&spec.path)?.id.0) } else { None });
+    }
+    let share = |(spec, device): (&MemberSpec, &Option<u64>)| {
+        let sharers = devices.iter().filter(|other| device.is_some() && *other == device).count() as u64;
+        if sharers < 2 {
+            return capacity(spec);
+        }
+        let unlimited = MemberSpec { bounds: Bounds { limit_bytes: 0, ..spec.bounds }, ..spec.clone() };
+        let limit = if spec.bounds.limit_bytes == 0 { u64::MAX } else { spec.bounds.limit_bytes };
+        Ok((capacity(&unlimited)? / sharers).min(limit))
+    };
+    specs.iter().zip(&devices).map(share).collect()
+}
+
 /// Whether [`create`] would take the path, without changing anything: so that a command can check all
 /// members before it touches the first.
 ///

@@ -54,8 +54,7 @@ pub fn plan(options: &CreateOptions) -> Result<Plan> {
     for spec in &options.members {
         open::check(spec, options.force)?;
     }
-    let capacities =
-        options.members.iter().map(open::capacity).collect::<std::result::Result<Vec<_>, _>>()?;
+    let capacities = open::capacities(&options.members)?;
     let dimensions = open::choose_dimensions(&capacities, options.slab_bytes, options.resiliency.interleave)?;
     let slabs: Vec<u64> = capacities.iter().map(|&bytes| open::slabs_in(bytes, &dimensions)).collect();
     check_room(&slabs, &options.resiliency, &dimensions)?;
@@ -97,7 +96,7 @@ pub fn create_on(
             path: disk.path(),
             limit_bytes: spec.bounds.limit_bytes,
             reserve_bytes: spec.bounds.reserve_bytes,
-            slabs: disk.room()?.slabs,
+            slabs: disk.room().map(|room| room.slabs.min(room.below.unwrap_or(u64::MAX)))?,
             state: MemberState::Active,
             ring_from: None,
         });

@@ -9,7 +9,7 @@ use super::roster::Member;
 use super::sets::Set;
 use super::status::Space;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
-use crate::limits::{SLABS_MAX, STRIPE_MAX_BYTES};
+use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
 use crate::sync::Arc;
@@ -394,8 +394,8 @@ impl Pool {
                 Ok(room) => {
                     let (_, used) = member.slab_counts();
                     let sharers = sharing.get(&disk.device_id()).copied().unwrap_or(1);
-                    let spare = room.slabs.saturating_sub(used) / sharers;
-                    member.set_room((used + spare).min(room.slabs.max(used)).min(SLABS_MAX));
+                    let spare = room.below.unwrap_or(room.slabs) / sharers;
+                    member.set_room((used + spare).min(room.slabs));
                 }
                 Err(error) => log::debug!("room of {}: {error}", member.path),
             }

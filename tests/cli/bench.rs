@@ -105,7 +105,8 @@ impl Drop for Bench {
         let here = self.dir.path().display().to_string();
         let points = table.lines().filter_map(|line| line.split(' ').nth(4)).filter(|p| p.starts_with(&here));
         for point in points {
-            if !self.poolfs(&["umount", "-l", point]).is_done() {
+            let unmounted = self.poolfs(&["umount", point]).is_done();
+            if !unmounted && !self.poolfs(&["umount", "-l", point]).is_done() {
                 let _ = Command::new("umount").args(["-l", point]).status();
             }
         }

@@ -138,7 +138,7 @@ fn show(args: &Args, plan: Plan) -> Result<()> {
             shown.add_row(vec![row.resiliency.clone(), "-".into(), "-".into(), row.tolerance.to_string()]);
             continue;
         };
-        let share = if plan.raw_bytes == 0 { 0 } else { usable.saturating_mul(100) / plan.raw_bytes };
+        let share = usable.saturating_mul(100).checked_div(plan.raw_bytes).unwrap_or(0);
         shown.add_row(vec![
             row.resiliency.clone(),
             format_size(usable),

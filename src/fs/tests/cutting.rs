@@ -151,6 +151,58 @@ fn a_long_map_is_cut_in_several_records() {
 }
 
 #[test]
+fn recovery_finishes_a_cut_of_several_records() {
+    use crate::store::Tx;
+    use crate::store::tables::{Inode, Intent, Table, ino_key};
+    let mut rig = Rig::mirror();
+    let fs = rig.fs();
+    let ino = fs.t_create(ROOT_INO, "file");
+    fs.t_write(ino, 0, &noise(1, 300_000));
+    fs.sync_all().expect("syncs");
+    // The first record of a long cut, and then the power goes.
+    let inode: Inode = fs.store.read(Table::Inodes, &ino_key(ino)).expect("reads").expect("there");
+    let mut tx = Tx::new();
+    tx.put(Table::Inodes, ino_key(ino), &Inode { size: 4096, ..inode });
+    tx.put(Table::Intents, ino_key(ino), &Intent::CutMap { from: 4096 });
+    fs.store.commit(tx).expect("commits");
+    fs.sync_all().expect("syncs");
+    rig.fs = None;
+    rig.sim.world.power_cut(PowerCut::Lost, 1);
+    // Read-only, what is cut reads as gone; read-write, it goes.
+    let assemble = crate::pool::AssembleOptions { read_only: true, threads: false, ..Default::default() };
+    let pool = rig.sim.assemble(&[], &assemble).expect("assembles");
+    let fs = Fs::mount(pool, options(&rig.clock)).expect("mounts");
+    let mut buf = [1; 4096];
+    fs.load_range(ino, 8192, &mut buf).expect("loads");
+    assert_eq!(buf, [0; 4096]);
+    drop(fs);
+    rig.mount();
+    check::tables(rig.fs());
+    assert!(rig.fs().t_read(ino) == noise(1, 300_000)[..4096]);
+    assert_eq!(rig.fs().getattr(ino).expect("there").blocks, 8);
+}
+
+#[test]
+fn a_truncation_that_nothing_follows_is_committed_in_the_end() {
+    let mut rig = Rig::mirror();
+    let fs = rig.fs();
+    let ino = fs.t_create(ROOT_INO, "log");
+    fs.t_write(ino, 0, &noise(1, 300_000));
+    fs.sync_all().expect("syncs");
+    // As a log is rotated: cut while another has it open.
+    fs.open(ino, OpenFlags::READ_WRITE).expect("opens");
+    fs.t_size(ino, 0);
+    fs.tick();
+    assert_eq!(fs.replacing.lock().len(), 1);
+    rig.clock.advance(Duration::from_secs(31));
+    fs.tick();
+    fs.tick();
+    assert!(fs.replacing.lock().is_empty());
+    rig.crash(PowerCut::Lost, 1);
+    assert!(rig.fs().t_read(ino).is_empty());
+}
+
+#[test]
 fn a_replaced_file_has_its_old_or_its_new_content() {
     let mut rig = Rig::mirror();
     let fs = rig.fs().clone();

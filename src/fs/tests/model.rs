@@ -258,7 +258,7 @@ impl Player {
     fn on_file(&mut self, fs: &Fs, ino: Ino) -> Result<()> {
         let size = self.tree.files[&ino].len() as u64;
         let at = self.dice.roll(SIZE_MAX * 3 / 4);
-        let len = 1 + self.dice.roll(if self.dice.0 % 3 == 0 { 80_000 } else { 5_000 });
+        let len = 1 + self.dice.roll(if self.dice.0.is_multiple_of(3) { 80_000 } else { 5_000 });
         let what = self.dice.roll(16);
         if !matches!(what, 6..=9) {
             self.durable.remove(&ino);

@@ -206,14 +206,13 @@ fn a_full_file_system_makes_the_member_full_not_failed() {
         return;
     };
     let disk = create(fs.0.path(), 0);
-    let room = disk.room().unwrap().slabs;
-    assert_eq!(room, 3);
+    assert_eq!(disk.room().unwrap().below, Some(3));
     let others = fs.0.path().join("others");
     for slab in 0..2 {
         disk.create_slab(slab).unwrap();
     }
     std::fs::write(&others, vec![1; 1 << 20]).unwrap();
-    assert_eq!(disk.room().unwrap().slabs, 2);
+    assert_eq!(disk.room().unwrap().below, Some(0));
     assert!(matches!(disk.create_slab(2), Err(MemberError::NoSpace { slab: 2, .. })));
     // Also when it is the file system that says so.
     assert!(matches!(disk.make_slab(2), Err(MemberError::NoSpace { slab: 2, .. })));

@@ -174,3 +174,16 @@ fn impossible_dimensions_are_refused() {
     assert!(create(&spec, dimensions, false).is_err());
     assert!(entries(&spec.path).is_empty());
 }
+
+#[test]
+fn directories_on_one_file_system_share_what_is_free() {
+    let (one, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let specs: Vec<MemberSpec> = [&one, &other].map(|dir| MemberSpec::new(dir.path())).into();
+    let alone = capacity(&specs[0]).unwrap();
+    let shared = capacities(&specs).unwrap();
+    // Others write to the file system meanwhile.
+    assert!(shared[0] < alone * 6 / 10 && shared[1] < alone * 6 / 10, "{shared:?} of {alone}");
+    let limited =
+        MemberSpec { bounds: Bounds { limit_bytes: 5 * MIB, reserve_bytes: 0 }, ..specs[0].clone() };
+    assert_eq!(capacities(&[limited, specs[1].clone()]).unwrap()[0], 5 * MIB);
+}

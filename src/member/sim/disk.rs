@@ -322,7 +322,8 @@ impl Disk for SimDisk {
         let state = self.state.lock();
         self.check_alive(&state)?;
         let exist = state.content.slabs.len() as u64;
-        Ok(Room { slabs: if state.faults.is_full() { exist } else { state.capacity.min(SLABS_MAX) } })
+        let slabs = if state.faults.is_full() { exist } else { state.capacity.min(SLABS_MAX) };
+        Ok(Room { slabs, below: None })
     }
 
     fn device_id(&self) -> u64 {
