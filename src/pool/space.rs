@@ -191,11 +191,8 @@ impl Pool {
             .map_or((0, 0), |class| (class.room(), class.reserved + PADDING_BYTES));
         let ordinary = usable_bytes(&free(Urgency::Ordinary), resiliency, slab_bytes);
         let everything = usable_bytes(&free(Urgency::Metadata), resiliency, slab_bytes);
-        let all: Vec<u64> = self
-            .members()
-            .iter()
-            .map(|member| if member.is_active() { member.slab_counts().0 } else { 0 })
-            .collect();
+        let slabs_of = |member: &Member| if member.is_writable() { member.slab_counts().0 } else { 0 };
+        let all: Vec<u64> = self.members().iter().map(|member| slabs_of(member)).collect();
         let available = (ordinary + room).saturating_sub(reserved);
         let free = (everything + room).saturating_sub(reserved.saturating_sub(PADDING_BYTES)).max(available);
         Space { total: usable_bytes(&all, resiliency, slab_bytes).max(free), free, available }
