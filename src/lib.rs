@@ -10,7 +10,7 @@
 //! | [`pool`] | sets, placement, stripe writer, verified reader, epochs. Knows no files |
 //! | [`store`] | journal, tables, checkpoint, recovery |
 //! | [`cache`] | LRU write-back cache of file data |
-//! | [`fs`], [`maintain`] | POSIX rules, inodes, directories, file maps; long jobs |
+//! | [`fs`] | POSIX rules, inodes, directories, file maps |
 //! | [`fuse`], [`control`] | the border: kernel requests, the socket of a mounted pool |
 
 pub mod cache;
@@ -20,7 +20,6 @@ pub mod fs;
 pub mod fuse;
 pub mod layout;
 pub mod limits;
-pub mod maintain;
 pub mod member;
 pub mod pool;
 pub mod store;

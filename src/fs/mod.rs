@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | `mount`, `orphans` | start, threads, unmount; what a crash left half done |
 //! | `node`, `locks`, `handles` | inodes in memory, locking several of them, open files |
-//! | `namespace`, `rename`, `directory` | names |
+//! | `namespace`, `create`, `rename`, `directory` | names |
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
 //! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
@@ -40,6 +40,7 @@
 
 mod allocate;
 mod attr;
+mod create;
 mod data;
 mod directory;
 mod error;

@@ -26,6 +26,21 @@ struct SlotRead {
     runs: Vec<Run>,
 }
 
+/// Sectors of a run that did not come back as they were written.
+struct Damage<'a> {
+    run: &'a Run,
+    /// The slot they were read from.
+    slot: usize,
+    /// The read itself succeeded, and the checksums did not match.
+    was_read: bool,
+    /// Indices of the sectors in the run, ascending, at least one.
+    bad: Vec<usize>,
+    /// Checksums of all sectors of the run.
+    sums: &'a [u32],
+    /// Address of the run in the set.
+    address: u64,
+}
+
 type SlotResult = (AlignedBuf, std::result::Result<(), MemberError>);
 
 impl Pool {
@@ -58,7 +73,10 @@ impl Pool {
                 }
                 let bad = if result.is_ok() { mismatches(out, sums) } else { (0..sums.len()).collect() };
                 if !bad.is_empty() {
-                    self.rebuild(&set, &run, read.slot, result.is_ok(), &bad, sums, out, address)?;
+                    let address = address + run.at;
+                    let was_read = result.is_ok();
+                    let damage = Damage { run: &run, slot: read.slot, was_read, bad, sums, address };
+                    self.rebuild(&set, &damage, out)?;
                 }
             }
             self.buffers.give(data);
@@ -160,21 +178,11 @@ impl Pool {
             .collect()
     }
 
-    /// Puts the sectors `bad` of a run right from the other slots, in `out`.
-    #[allow(clippy::too_many_arguments)]
-    fn rebuild(
-        &self,
-        set: &Arc<Set>,
-        run: &Run,
-        slot: usize,
-        was_read: bool,
-        bad: &[usize],
-        sums: &[u32],
-        out: &mut [u8],
-        address: u64,
-    ) -> Result<()> {
-        if was_read {
-            let member = self.member(set.slots[slot].member);
+    /// Puts the bad sectors of a run right from the other slots, in `out`.
+    fn rebuild(&self, set: &Arc<Set>, damage: &Damage, out: &mut [u8]) -> Result<()> {
+        let Damage { run, bad, .. } = damage;
+        if damage.was_read {
+            let member = self.member(set.slots[damage.slot].member);
             member.counters.checksum_errors.fetch_add(bad.len() as u64, Ordering::Relaxed);
             log::warn!(
                 "{}: {} sector(s) of set {} did not match their checksums",
@@ -183,81 +191,52 @@ impl Pool {
                 set.id
             );
         }
-        // Everything from the first bad sector to the last, from every other slot.
+        let first = bad[0];
+        let sources = self.read_sources(set, damage);
+        for &index in bad {
+            let from = (index - first) * SECTOR_LEN;
+            let sector = &mut out[index * SECTOR_LEN..][..SECTOR_LEN];
+            if !rebuild_sector(set, run, &sources, from, damage.sums[index], sector) {
+                let sectors = bad.iter().filter(|&&other| other >= index).count() as u64;
+                let address = damage.address + index as u64 * SECTOR;
+                return Err(PoolError::Unreadable { set: set.id, address, sectors });
+            }
+        }
+        self.heal(set, damage, out);
+        Ok(())
+    }
+
+    /// Reads everything from the first bad sector to the last from every other slot that can help.
+    fn read_sources(&self, set: &Arc<Set>, damage: &Damage) -> Vec<(usize, AlignedBuf)> {
+        let Damage { run, bad, .. } = damage;
         let (first, last) = (bad[0], bad[bad.len() - 1]);
         let offset = run.offset + first as u64 * SECTOR;
         let len = (last - first + 1) as u64 * SECTOR;
-        let own: Vec<usize> = match set.geometry.redundancy {
+        let related: Vec<usize> = match set.geometry.redundancy {
             Redundancy::Copies(_) => set.geometry.copies_of(run.column, run.offset).collect(),
             Redundancy::Parity(_) => (0..set.geometry.slots()).collect(),
         };
-        let places: Vec<_> = own
+        let places: Vec<_> = related
             .into_iter()
-            .filter(|&other| other != slot && self.member(set.slots[other].member).disk.is_some())
+            .filter(|&other| other != damage.slot && self.member(set.slots[other].member).disk.is_some())
             .map(|other| (other, offset, len))
             .collect();
-        let sources: Vec<(usize, AlignedBuf)> = self
-            .read_in_parallel(set, &places)
-            .into_iter()
-            .zip(&places)
-            .filter_map(|((data, result), &(other, _, _))| match result {
+        let results = self.read_in_parallel(set, &places);
+        let good =
+            results.into_iter().zip(&places).filter_map(|((data, result), &(other, _, _))| match result {
                 Ok(()) => Some((other, data)),
                 Err(error) => {
                     self.count_read_error(set, other, &error);
                     None
                 }
-            })
-            .collect();
-        for &index in bad {
-            let from = (index - first) * SECTOR_LEN;
-            let sector = &mut out[index * SECTOR_LEN..][..SECTOR_LEN];
-            if !self.rebuild_sector(set, run, &sources, from, sums[index], sector) {
-                let sectors = bad.iter().filter(|&&other| other >= index).count() as u64;
-                return Err(PoolError::Unreadable {
-                    set: set.id,
-                    address: address + run.at + index as u64 * SECTOR,
-                    sectors,
-                });
-            }
-        }
-        self.heal(set, run, slot, bad, out);
-        Ok(())
-    }
-
-    /// Finds the sector that matches `sum`: a copy, or what some combination of the columns gives.
-    fn rebuild_sector(
-        &self,
-        set: &Set,
-        run: &Run,
-        sources: &[(usize, AlignedBuf)],
-        from: usize,
-        sum: u32,
-        out: &mut [u8],
-    ) -> bool {
-        let part = |data: &AlignedBuf| from..from.saturating_add(SECTOR_LEN).min(data.len());
-        match set.geometry.redundancy {
-            Redundancy::Copies(_) => sources.iter().any(|(_, data)| {
-                out.copy_from_slice(&data[part(data)]);
-                codec::checksum(out) == sum
-            }),
-            Redundancy::Parity(parity) => {
-                let k = usize::from(set.geometry.columns);
-                let present: Vec<(usize, &[u8])> = sources
-                    .iter()
-                    .map(|(slot, data)| (set.geometry.column_of(run.offset, *slot), &data[part(data)]))
-                    .collect();
-                combinations(present.len(), k).any(|chosen| {
-                    let chosen: Vec<_> = chosen.iter().map(|&index| present[index]).collect();
-                    codec::reconstruct(k, usize::from(parity), &chosen, run.column, out).is_ok()
-                        && codec::checksum(out) == sum
-                })
-            }
-        }
+            });
+        good.collect()
     }
 
     /// Writes rebuilt sectors back. The set can't be reused meanwhile, since its `Arc` is held.
-    fn heal(&self, set: &Set, run: &Run, slot: usize, bad: &[usize], out: &[u8]) {
-        let place = set.slots[slot];
+    fn heal(&self, set: &Set, damage: &Damage, out: &[u8]) {
+        let Damage { run, bad, .. } = damage;
+        let place = set.slots[damage.slot];
         let member = self.member(place.member);
         let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable() && !self.read_only()) else {
             return;
@@ -285,6 +264,36 @@ impl Pool {
             if before < 10 || before.is_power_of_two() {
                 log::warn!("{error} (failed read {} of this member)", before + 1);
             }
+        }
+    }
+}
+
+/// Finds the sector that matches `sum`: a copy, or what some combination of the columns gives.
+fn rebuild_sector(
+    set: &Set,
+    run: &Run,
+    sources: &[(usize, AlignedBuf)],
+    from: usize,
+    sum: u32,
+    out: &mut [u8],
+) -> bool {
+    let part = |data: &AlignedBuf| from..from.saturating_add(SECTOR_LEN).min(data.len());
+    match set.geometry.redundancy {
+        Redundancy::Copies(_) => sources.iter().any(|(_, data)| {
+            out.copy_from_slice(&data[part(data)]);
+            codec::checksum(out) == sum
+        }),
+        Redundancy::Parity(parity) => {
+            let k = usize::from(set.geometry.columns);
+            let present: Vec<(usize, &[u8])> = sources
+                .iter()
+                .map(|(slot, data)| (set.geometry.column_of(run.offset, *slot), &data[part(data)]))
+                .collect();
+            combinations(present.len(), k).any(|chosen| {
+                let chosen: Vec<_> = chosen.iter().map(|&index| present[index]).collect();
+                codec::reconstruct(k, usize::from(parity), &chosen, run.column, out).is_ok()
+                    && codec::checksum(out) == sum
+            })
         }
     }
 }

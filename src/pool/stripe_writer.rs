@@ -171,7 +171,8 @@ impl Pool {
         }
         let stream = Stream::new(chunks);
         let mut written = Written { pieces: Vec::new(), holds: Vec::new() };
-        let mut todo: Vec<Range<u64>> = if stream.len() > 0 { vec![0..stream.len()] } else { Vec::new() };
+        let mut todo: Vec<Range<u64>> = Vec::new();
+        todo.extend((stream.len() > 0).then(|| 0..stream.len()));
         for _ in 0..ROUNDS_MAX {
             let Some(range) = todo.pop() else { break };
             let taken = self.take_stripes(resiliency, purpose, urgency, range.end - range.start)?;

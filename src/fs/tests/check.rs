@@ -23,6 +23,16 @@ pub fn tables(fs: &Fs) {
         .collect();
     names(fs, &inodes);
     maps(fs, &inodes);
+    reservations(fs);
+}
+
+/// No more is reserved than is dirty, or was promised.
+fn reservations(fs: &Fs) {
+    for node in fs.nodes.all().into_iter().filter_map(|ino| fs.nodes.peek(ino)) {
+        let state = node.state.read();
+        assert_eq!(state.reserved, fs.cache.dirty_bytes_of(node.ino), "reserved for {}", node.ino);
+        assert!(state.held <= state.inode.sectors * 4096, "held for {}", node.ino);
+    }
 }
 
 fn names(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {

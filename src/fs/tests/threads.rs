@@ -9,21 +9,40 @@ fn writers_renamers_and_flushes_get_along() {
     let pool = rig.sim.open(&[]).expect("assembles");
     let options = FsOptions {
         background: true,
-        commit: Duration::from_millis(20),
+        commit: Duration::from_millis(1),
         clock: Clock::system(),
         ..options(&rig.clock)
     };
     let fs = Fs::mount(pool, options).expect("mounts");
     let dirs: Vec<Ino> = (0..3).map(|n| fs.t_mkdir(ROOT_INO, &format!("d{n}"))).collect();
     std::thread::scope(|scope| {
+        let (fs, dirs) = (&fs, &dirs);
+        // More than the cache may hold dirty, so that writers have to wait.
+        scope.spawn(move || {
+            let ino = fs.t_create(dirs[2], "big");
+            let block = noise(99, 1 << 20);
+            for n in 0..48 {
+                fs.t_write(ino, (n % 16) << 20, &block);
+            }
+            fs.t_cool();
+            let data = fs.t_read(ino);
+            assert!(data.chunks(1 << 20).all(|part| part == block));
+        });
+        scope.spawn(move || {
+            for _ in 0..100 {
+                fs.tick();
+                fs.store.checkpoint().expect("takes a checkpoint");
+                fs.t_cool();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
         for worker in 0..4_u64 {
-            let (fs, dirs) = (&fs, &dirs);
             scope.spawn(move || {
                 let name = format!("own{worker}");
                 let ino = fs.t_create(dirs[0], &name);
                 let mut at = 0;
                 let mut model = Vec::new();
-                for round in 0..60_u64 {
+                for round in 0..300_u64 {
                     let data = noise(worker * 1000 + round, 1 + (round as usize * 977) % 30_000);
                     let offset = (round * 7919) % 100_000;
                     fs.t_write(ino, offset, &data);
