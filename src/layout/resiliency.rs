@@ -115,9 +115,12 @@ pub enum BadResiliency {
     },
 }
 
+/// Copies of the metadata of a pool that survives three failures. Data has at most one less.
+const METADATA_COPIES_MAX: u8 = 4;
+
 /// How data is to survive lost members. Validated: [`Resiliency::new`] makes it, and so does decoding.
 ///
-/// Invariants: `copies` is 1 without copies, else 2 or 3; `parity` is 0 without parity, else 1 to 3; one
+/// Invariants: `copies` is 1 without copies, else 2 or 3 (4 only for metadata); `parity` is 0 without parity, else 1 to 3; one
 /// of the two is at rest. `interleave` is a power of two within [`crate::limits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Unchecked")]
@@ -149,6 +152,10 @@ impl TryFrom<Unchecked> for Resiliency {
     type Error = BadResiliency;
 
     fn try_from(raw: Unchecked) -> Result<Self, BadResiliency> {
+        if raw.kind == Kind::Mirror && raw.copies == METADATA_COPIES_MAX {
+            let three = Self::try_from(Unchecked { copies: METADATA_COPIES_MAX - 1, ..raw })?;
+            return Ok(Self { copies: METADATA_COPIES_MAX, ..three });
+        }
         let copies = (raw.copies != 1).then_some(raw.copies);
         let parity = (raw.parity != 0).then_some(raw.parity);
         let made = Self::new(raw.kind, copies, parity, raw.columns, Some(raw.interleave))?;

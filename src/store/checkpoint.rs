@@ -33,6 +33,16 @@ pub(super) struct RootBlock {
     pub blobs: Vec<Vec<MetaPointer>>,
 }
 
+/// What a checkpoint holds.
+#[derive(Debug, Clone, Copy)]
+struct FrozenAt {
+    /// The last record whose changes it has.
+    included: Seq,
+    /// The first record with journaled data that was alive then. What was overtaken since was so by records that
+    /// this checkpoint does not have, and that may never reach the log.
+    oldest_data: Seq,
+}
+
 /// A checkpoint that is on the members: its block, and everything the block points to.
 #[derive(Debug, Default)]
 pub(super) struct Written {
@@ -82,15 +92,17 @@ impl Store {
         let mut last = self.last_checkpoint.lock();
         self.free_idle_sets()?;
         let number = last.number + 1;
-        let (included, base, frozen) = {
+        let (frozen_at, base, frozen) = {
             let journal = self.journal.lock();
             let included = journal.next_seq - 1;
+            let oldest_data = self.data.lock().oldest().unwrap_or(Seq::MAX);
             let (base, frozen) = self.overlay.write().freeze();
             self.pool.checkpoint_begun(number);
-            (included, base, frozen)
+            (FrozenAt { included, oldest_data }, base, frozen)
         };
         let result = self.write_tables(number, &base, &frozen).and_then(|written| {
-            self.publish_root(&written, included, clean)?;
+            self.log_what_is_included(frozen_at.included)?;
+            self.publish_root(&written, frozen_at, clean)?;
             Ok(written)
         });
         drop((base, frozen));
@@ -168,14 +180,26 @@ impl Store {
         Ok(())
     }
 
+    /// A root must not run ahead of the log: it would have the inodes of journaled data that the log has not got.
+    /// Where the log has no room before this root gives it some, nothing of that was acknowledged.
+    fn log_what_is_included(&self, included: Seq) -> Result<()> {
+        if !self.journal.lock().is_started() {
+            return Ok(());
+        }
+        match self.journal.sync(&self.pool, included, || Err(StoreError::JournalFull)) {
+            Err(StoreError::JournalFull) => Ok(()),
+            outcome => outcome,
+        }
+    }
+
     /// Publishes a root while nobody writes to the log.
-    fn publish_root(&self, written: &Written, included: Seq, clean: bool) -> Result<()> {
+    fn publish_root(&self, written: &Written, frozen_at: FrozenAt, clean: bool) -> Result<()> {
+        let included = frozen_at.included;
         let turn = self.journal.turn()?;
         let (mut end, tail) = {
             let journal = self.journal.lock();
-            let oldest = self.data.lock().oldest().unwrap_or(Seq::MAX);
             let tail = if journal.is_started() {
-                journal.position_of(oldest.min(included + 1))
+                journal.position_of(frozen_at.oldest_data.min(included + 1))
             } else {
                 (included + 1, journal.end().live.end)
             };
@@ -205,7 +229,7 @@ impl Store {
             self.journal.poison(&error.to_string());
             return Err(error.into());
         }
-        self.journal.root_published(included, tail);
+        self.journal.root_published(tail);
         Ok(())
     }
 }

@@ -160,10 +160,10 @@ impl Journal {
         Ok(Turn { journal: self })
     }
 
-    /// Notes that a root with everything up to `included` is published, and the log begins at `tail`.
-    pub fn root_published(&self, included: Seq, tail: (Seq, u64)) {
+    /// Notes that a root is published, and the log begins at `tail`. Records that the root includes and the log
+    /// does not have are not durable by that: journaled data is in the log only.
+    pub fn root_published(&self, tail: (Seq, u64)) {
         let mut state = self.state.lock();
-        state.durable = state.durable.max(included);
         state.tail = tail;
         while state.groups.front().is_some_and(|group| group.1 < tail.1) {
             state.groups.pop_front();

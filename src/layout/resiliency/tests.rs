@@ -100,8 +100,9 @@ fn decoding_checks_what_it_reads() {
     let read = |c: &str, p: &str| {
         serde_json::from_str::<Resiliency>(&mirror.replace('C', c).replace('P', p)).is_ok()
     };
-    assert!(read("2", "0"));
-    assert!(!read("0", "0") && !read("1", "0") && !read("4", "0") && !read("2", "1"));
+    // Four copies: metadata of a pool that survives three failures.
+    assert!(read("2", "0") && read("3", "0") && read("4", "0"));
+    assert!(!read("0", "0") && !read("1", "0") && !read("5", "0") && !read("2", "1"));
     assert!(serde_json::from_str::<Resiliency>(&text.replace("\"parity\":2", "\"parity\":0")).is_err());
     assert!(serde_json::from_str::<Resiliency>(&text.replace("262144", "0")).is_err());
 }
