@@ -329,7 +329,12 @@ impl Writer for Replacer {
             (least..=most).contains(&version),
             "{what}: file {how} has version {version}, acknowledged {least}, written {most}"
         );
-        assert!(found == Self::content(version), "{what}: file {how}, version {version}, is not whole");
+        let difference = first_difference(&found, &Self::content(version));
+        assert!(
+            difference.is_none(),
+            "{what}: file {how}, version {version}: {}",
+            difference.unwrap_or_default()
+        );
         self.versions.acknowledged = version;
     }
 
