@@ -204,6 +204,11 @@ impl TestPool {
         pid
     }
 
+    /// Is there a process that serves it?
+    pub fn is_served(&self) -> bool {
+        read_pid(&self.pid_file()).is_some_and(|pid| is_ours(pid, self.scratch()))
+    }
+
     fn pid_file(&self) -> PathBuf {
         self.scratch().join("pid")
     }

@@ -235,6 +235,7 @@ fn offsets_have_64_bits() {
     for at in far {
         file.write_all_at(format!("mark{at}").as_bytes(), at).expect("written far away");
     }
+    drop(file);
     let check = || {
         let file = File::open(&path).expect("opened");
         for at in far {

@@ -53,6 +53,7 @@ fn git_lives_its_whole_life() {
     let mut created =
         OpenOptions::new().write(true).create_new(true).mode(0o444).open(pool.path().join("ro"));
     created.as_mut().expect("made").write_all(b"x").expect("the handle of a create is writable");
+    drop(created);
     pool.remount();
     shell(pool.path(), "git -C c fsck --strict && git -C r fsck --strict", LONG).ok();
 }
