@@ -20,6 +20,8 @@ use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex};
 
 /// The journal is made durable so often.
 const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
+/// A burst of changes can fill a small journal sooner: so often it is looked at.
+const JOURNAL_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const DATA_INTERVAL: Duration = Duration::from_secs(5);
 
 impl Default for FsOptions {
@@ -52,11 +54,13 @@ impl Background {
         self.wake.notify_all();
     }
 
-    /// Waits a journal interval; false when it is time to end.
-    fn wait(&self) -> bool {
+    /// Waits a journal interval, or less when it is `urgent`; false when it is time to end.
+    fn wait(&self, urgent: impl Fn() -> bool) -> bool {
+        let mut waited = Duration::ZERO;
         let mut stop = self.stop.lock();
-        if !*stop {
-            self.wake.wait_for(&mut stop, JOURNAL_INTERVAL);
+        while !*stop && waited < JOURNAL_INTERVAL && !urgent() {
+            self.wake.wait_for(&mut stop, JOURNAL_LOOK_INTERVAL);
+            waited += JOURNAL_LOOK_INTERVAL;
         }
         !*stop
     }
@@ -153,7 +157,8 @@ impl Fs {
         let background = self.background.clone();
         let committer = crate::sync::spawn("committer", move || {
             loop {
-                if !background.wait() {
+                let urgent = || weak.upgrade().is_some_and(|fs: Arc<Self>| fs.store.checkpoint_due());
+                if !background.wait(urgent) {
                     return;
                 }
                 // While it waits it holds nothing, so that a file system that nobody has any more goes.

@@ -181,7 +181,8 @@ impl Store {
     }
 
     /// A root must not run ahead of the log: it would have the inodes of journaled data that the log has not got.
-    /// Where the log has no room before this root gives it some, nothing of that was acknowledged.
+    /// Where the log has no room before this root gives it some, what is left has no journaled data: see
+    /// [`Store::data_fits`].
     fn log_what_is_included(&self, included: Seq) -> Result<()> {
         if !self.journal.lock().is_started() {
             return Ok(());

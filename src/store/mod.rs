@@ -197,9 +197,13 @@ impl Store {
         self.data.lock().newest_of(ino)
     }
 
-    /// Whether `bytes` more of journaled data may be alive now (a quarter of the ring); otherwise flush instead.
+    /// Whether `bytes` more of journaled data may be committed now; otherwise flush instead. A quarter of the ring
+    /// may be alive. And what waits for the log must fit into it as far as the last journaled data: a root that is
+    /// published because the log is full must not have inodes of which only the log has the data.
     pub fn data_fits(&self, bytes: u64) -> bool {
-        self.data.lock().bytes() + bytes <= self.pool.dimensions().ring_bytes / 4
+        let ring = self.pool.dimensions().ring_bytes;
+        let used = self.journal.lock().used_bytes();
+        used + bytes <= ring / 2 && self.data.lock().bytes() + bytes <= ring / 4
     }
 
     /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first, or the
