@@ -25,7 +25,10 @@ const JOBS: [(&str, &str); 17] = [
     ("direct-sequential", "--ioengine=libaio --direct=1 --iodepth=8 --rw=write --bs=1m --size=128m"),
     ("fsync", "--rw=randwrite --bs=4k --size=8m --fsync=16"),
     ("fdatasync-preallocated", "--rw=randwrite --bs=4k --size=8m --fdatasync=8 --fallocate=posix"),
-    ("several-on-one-file", "--filename=shared --numjobs=4 --offset_increment=16m --size=16m --rw=randwrite --bs=4k"),
+    (
+        "several-on-one-file",
+        "--filename=shared --numjobs=4 --offset_increment=16m --size=16m --rw=randwrite --bs=4k",
+    ),
     ("several-files", "--numjobs=4 --nrfiles=8 --size=32m --rw=randwrite --bsrange=4k-64k --openfiles=4"),
 ];
 
@@ -87,7 +90,8 @@ fn verifies_without_write_back() {
 
 /// Every write of these goes to the members before it returns: a fraction of the data does.
 fn smaller(arguments: &str) -> String {
-    let size = |word: &str| if word.starts_with("--size=") { "--size=4m".to_owned() } else { word.to_owned() };
+    let size =
+        |word: &str| if word.starts_with("--size=") { "--size=4m".to_owned() } else { word.to_owned() };
     let words: Vec<String> = arguments.split(' ').map(size).collect();
     words.join(" ").replace("offset_increment=16m", "offset_increment=4m")
 }

@@ -80,9 +80,8 @@ fn work_until_killed(pool: &TestPool, writers: &mut [Box<dyn Writer>], moment: D
                 // The first error is that of the kill; before it there must be none.
                 while !stop.load(Ordering::Acquire) {
                     if let Err(error) = writer.step() {
-                        let after_the_kill = until_true(Duration::from_secs(10), || {
-                            stop.load(Ordering::Acquire)
-                        });
+                        let after_the_kill =
+                            until_true(Duration::from_secs(10), || stop.load(Ordering::Acquire));
                         assert!(after_the_kill, "before the process was killed: {error}");
                     }
                 }

@@ -87,7 +87,8 @@ impl Plan {
         if !self.then_lost.is_empty() {
             let then = &self.then_lost;
             without(pool, then, content, |pool, content| {
-                content.check(pool, &format!("written without members {lost:?}, which are back; {then:?} lost"));
+                content
+                    .check(pool, &format!("written without members {lost:?}, which are back; {then:?} lost"));
             });
         }
     }

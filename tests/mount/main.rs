@@ -12,5 +12,3 @@ mod kill;
 mod layouts;
 mod pool_cases;
 mod user_cases;
-
-

@@ -33,8 +33,18 @@ pub fn all(root: &Path, seed: u64) -> Vec<Box<dyn Writer>> {
     let writers: Vec<Box<dyn Writer>> = vec![
         Box::new(Creator { dir: dir("created"), random: random(1), next: 0, files: BTreeMap::new() }),
         Box::new(Overwriter::new(dir("overwritten"), random(2))),
-        Box::new(Replacer { dir: dir("replaced"), rename: true, random: random(3), versions: Versions::default() }),
-        Box::new(Replacer { dir: dir("rewritten"), rename: false, random: random(4), versions: Versions::default() }),
+        Box::new(Replacer {
+            dir: dir("replaced"),
+            rename: true,
+            random: random(3),
+            versions: Versions::default(),
+        }),
+        Box::new(Replacer {
+            dir: dir("rewritten"),
+            rename: false,
+            random: random(4),
+            versions: Versions::default(),
+        }),
         Box::new(Appender { path: dir("appended").join("log"), random: random(5), written: 0, synced: 0 }),
         Box::new(Copier { from: made_up, to: dir("copied"), next: 0 }),
     ];
@@ -95,7 +105,8 @@ impl Creator {
     }
 
     fn some_file(&mut self) -> Option<(String, Known)> {
-        let there: Vec<_> = self.files.iter().filter(|(_, known)| matches!(known, Known::There { .. })).collect();
+        let there: Vec<_> =
+            self.files.iter().filter(|(_, known)| matches!(known, Known::There { .. })).collect();
         let chosen = there.get(self.random.below(there.len().max(1) as u64) as usize)?;
         Some((chosen.0.clone(), *chosen.1))
     }
@@ -139,7 +150,11 @@ impl Writer for Creator {
                 Known::There { seed, len } => {
                     let found = fs::read(&path).unwrap_or_else(|e| panic!("{what}: synced file {name}: {e}"));
                     let difference = first_difference(&found, &Random::new(*seed).bytes(*len));
-                    assert!(difference.is_none(), "{what}: synced file {name}: {}", difference.unwrap_or_default());
+                    assert!(
+                        difference.is_none(),
+                        "{what}: synced file {name}: {}",
+                        difference.unwrap_or_default()
+                    );
                 }
                 Known::Gone => assert!(!path.exists(), "{what}: {name} was removed or renamed, and is back"),
                 Known::Open => {}
@@ -150,8 +165,12 @@ impl Writer for Creator {
             assert!(self.files.contains_key(&name), "{what}: {name} was never made");
         }
         // What was under way is settled now, one way or the other: it is removed.
-        let open: Vec<String> =
-            self.files.iter().filter(|(_, known)| **known == Known::Open).map(|(name, _)| name.clone()).collect();
+        let open: Vec<String> = self
+            .files
+            .iter()
+            .filter(|(_, known)| **known == Known::Open)
+            .map(|(name, _)| name.clone())
+            .collect();
         for name in open {
             let _ = fs::remove_file(self.dir.join(&name));
             self.files.remove(&name);
@@ -211,7 +230,11 @@ impl Writer for Overwriter {
 
     fn check(&mut self, what: &str) {
         let file = File::open(&self.path).unwrap_or_else(|e| panic!("{what}: the overwritten file: {e}"));
-        assert_eq!(file.metadata().expect("its size").len(), BLOCKS * BLOCK as u64, "{what}: overwritten file");
+        assert_eq!(
+            file.metadata().expect("its size").len(),
+            BLOCKS * BLOCK as u64,
+            "{what}: overwritten file"
+        );
         for block in 0..BLOCKS {
             let mut found = vec![0; BLOCK];
             file.read_exact_at(&mut found, block * BLOCK as u64)
@@ -222,7 +245,10 @@ impl Writer for Overwriter {
                 (least..=most).contains(&version),
                 "{what}: block {block} has version {version}, acknowledged {least}, written {most}"
             );
-            assert!(found == Self::content(block, version), "{what}: block {block}, version {version}, is mixed");
+            assert!(
+                found == Self::content(block, version),
+                "{what}: block {block}, version {version}, is mixed"
+            );
             self.acknowledged[block as usize] = version;
         }
         // Versions written and lost are not written again with the same number.
@@ -287,7 +313,9 @@ impl Writer for Replacer {
         let how = if self.rename { "renamed over" } else { "truncated and rewritten" };
         let found = match fs::read(self.path()) {
             Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.versions.acknowledged == 0 => return,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.versions.acknowledged == 0 => {
+                return;
+            }
             Err(error) => panic!("{what}: file {how}: {error}"),
         };
         if found.is_empty() && self.versions.acknowledged == 0 {
@@ -352,7 +380,8 @@ impl Writer for Appender {
     }
 
     fn clear(&mut self) {
-        let file = OpenOptions::new().write(true).create(true).truncate(true).open(&self.path).expect("opened");
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(true).open(&self.path).expect("opened");
         file.sync_all().expect("synced");
         (self.written, self.synced) = (0, 0);
     }

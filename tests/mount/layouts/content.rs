@@ -75,8 +75,12 @@ impl Content {
         let what = format!("{what} ({})", pool.path().display());
         self.expected.assert_same(&Tree::read(pool.path()), &what);
         if self.repository {
-            shell(&pool.path().join("clone"), "git fsck --full && test -z \"$(GIT_OPTIONAL_LOCKS=0 git status --porcelain)\"", LONG)
-                .ok();
+            shell(
+                &pool.path().join("clone"),
+                "git fsck --full && test -z \"$(GIT_OPTIONAL_LOCKS=0 git status --porcelain)\"",
+                LONG,
+            )
+            .ok();
         }
         if self.databases {
             // A copy: even reading a database writes beside it.
@@ -146,7 +150,9 @@ fn clone(root: &Path) -> bool {
     let project = env!("CARGO_MANIFEST_DIR");
     let has_history = Path::new(project).join(".git").exists();
     let line = if has_history {
-        format!("git -c advice.detachedHead=false clone -q --no-hardlinks '{project}' clone && git -C clone fsck --full")
+        format!(
+            "git -c advice.detachedHead=false clone -q --no-hardlinks '{project}' clone && git -C clone fsck --full"
+        )
     } else {
         format!(
             "mkdir clone && cp -a '{project}/src' '{project}/Cargo.toml' clone/ && cd clone && git init -q && \

@@ -11,7 +11,8 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RawDir, Timespec, Timestamps, XattrFlags, getxattr, openat, setxattr, utimensat,
+    AtFlags, CWD, Mode, OFlags, RawDir, Timespec, Timestamps, XattrFlags, getxattr, openat, setxattr,
+    utimensat,
 };
 use rustix::io::Errno;
 
@@ -251,7 +252,9 @@ fn numbers_of_inodes_are_unique_and_stay() {
     assert_eq!(before.iter().map(|(_, ino)| ino).collect::<BTreeSet<_>>().len(), 300, "unique");
     fs::create_dir(path("d")).expect("a directory");
     let seven = ino(&path("7"));
-    fs::rename(path("7"), path("d/x")).and_then(|()| fs::write(path("d/x"), "more")).expect("moved and written");
+    fs::rename(path("7"), path("d/x"))
+        .and_then(|()| fs::write(path("d/x"), "more"))
+        .expect("moved and written");
     assert_eq!(ino(&path("d/x")), seven, "after a rename");
     pool.remount();
     assert_eq!(ino(&path("d/x")), seven, "after another mount");
@@ -264,7 +267,8 @@ fn numbers_of_inodes_are_unique_and_stay() {
 #[test]
 fn one_run_of_rm_removes_all() {
     let pool = mounted();
-    let make = "for i in $(seq 12); do mkdir -p t/$i/x/y; (cd t/$i; seq -f 'file%.0f' 250 | xargs touch); done";
+    let make =
+        "for i in $(seq 12); do mkdir -p t/$i/x/y; (cd t/$i; seq -f 'file%.0f' 250 | xargs touch); done";
     for remove in ["rm -rf t", "find t -delete", "rm -rf t & rm -rf t; wait; test ! -e t"] {
         shell(pool.path(), make, SHORT).ok();
         let said = shell(pool.path(), remove, SHORT);

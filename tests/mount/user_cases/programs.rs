@@ -50,7 +50,8 @@ fn git_lives_its_whole_life() {
         git checkout -q -; git merge -q other; git repack -adq
         git clone -q . ../c; git clone -q --no-hardlinks . ../n; git -C ../c fsck --strict; git -C ../n fsck --strict";
     shell(pool.path(), script, LONG).ok();
-    let mut created = OpenOptions::new().write(true).create_new(true).mode(0o444).open(pool.path().join("ro"));
+    let mut created =
+        OpenOptions::new().write(true).create_new(true).mode(0o444).open(pool.path().join("ro"));
     created.as_mut().expect("made").write_all(b"x").expect("the handle of a create is writable");
     pool.remount();
     shell(pool.path(), "git -C c fsck --strict && git -C r fsck --strict", LONG).ok();
