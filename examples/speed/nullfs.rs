@@ -10,6 +10,7 @@ mod tree;
 mod negotiate;
 
 use std::io::Write;
+use std::mem::{ManuallyDrop, replace};
 use std::path::Path;
 
 use fuser::{Config, MountOption, Session, SessionACL};
@@ -34,7 +35,10 @@ pub fn serve(mountpoint: &Path) -> Result<()> {
     read_ahead_more(&mountpoint);
     let mut out = std::io::stdout();
     writeln!(out, "{READY}").and_then(|()| out.flush()).map_err(failed())?;
-    background.join().map_err(failed())
+    // What fuser keeps to unmount with is given up: it is another that unmounts, and fuser would try once more.
+    let mut background = ManuallyDrop::new(background);
+    let session = replace(&mut background.guard, std::thread::spawn(|| Ok(())));
+    session.join().unwrap_or_else(|_| Err(std::io::Error::other("a thread panicked"))).map_err(failed())
 }
 
 /// As `src/fuse/session.rs` has it.

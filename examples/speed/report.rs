@@ -4,13 +4,13 @@
 use std::fmt;
 
 use super::target::Kind;
-use super::work::Row;
+use super::work::{Found, Row};
 
 /// What was measured.
 #[derive(Debug)]
 pub struct Results {
     kinds: Vec<Kind>,
-    values: Vec<(Kind, Row, usize, f64)>,
+    values: Vec<(Kind, Row, usize, Found)>,
 }
 
 impl Results {
@@ -20,19 +20,20 @@ impl Results {
     }
 
     /// One number of one round.
-    pub fn put(&mut self, kind: Kind, row: Row, round: usize, value: f64) {
-        self.values.push((kind, row, round, value));
+    pub fn put(&mut self, kind: Kind, row: Row, round: usize, found: Found) {
+        self.values.push((kind, row, round, found));
     }
 
-    fn of(&self, kind: Kind, row: Row) -> impl Iterator<Item = (usize, f64)> {
-        let here = move |value: &&(Kind, Row, usize, f64)| (value.0, value.1) == (kind, row);
-        self.values.iter().filter(here).map(|&(_, _, round, value)| (round, value))
+    fn of(&self, kind: Kind, row: Row) -> impl Iterator<Item = (usize, Found)> {
+        let here = move |value: &&(Kind, Row, usize, Found)| (value.0, value.1) == (kind, row);
+        self.values.iter().filter(here).map(|&(_, _, round, found)| (round, found))
     }
 
     /// How fast `kind` is for each time as fast as `base` is, in each round: more is better for times too.
     fn ratios(&self, kind: Kind, base: Kind, row: Row) -> Vec<f64> {
         let in_round = |round| self.of(base, row).find(|&(other, _)| other == round);
-        let pairs = self.of(kind, row).filter_map(|(round, value)| Some((value, in_round(round)?.1)));
+        let pairs =
+            self.of(kind, row).filter_map(|(round, found)| Some((found.value, in_round(round)?.1.value)));
         pairs.map(|(value, base)| if row.is_time() { base / value } else { value / base }).collect()
     }
 
@@ -40,6 +41,7 @@ impl Results {
         &self,
         f: &mut fmt::Formatter<'_>,
         kinds: &[Kind],
+        title: impl Fn(Row) -> String,
         cell: impl Fn(Kind, Row) -> String,
     ) -> fmt::Result {
         let titles: Vec<&str> = kinds.iter().map(|kind| kind.title()).collect();
@@ -47,7 +49,7 @@ impl Results {
         for row in Row::ALL {
             let cells: Vec<String> = kinds.iter().map(|&kind| cell(kind, row)).collect();
             if cells.iter().any(|cell| !cell.is_empty()) {
-                writeln!(f, "| {} | {} |", row.title(), cells.join(" | "))?;
+                writeln!(f, "| {} | {} |", title(row), cells.join(" | "))?;
             }
         }
         writeln!(f)
@@ -57,8 +59,8 @@ impl Results {
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Medians of all rounds:\n")?;
-        self.table(f, &self.kinds, |kind, row| {
-            let values = self.of(kind, row).map(|(_, value)| value).collect();
+        self.table(f, &self.kinds, with_unit, |kind, row| {
+            let values = self.of(kind, row).map(|(_, found)| found.value).collect();
             spread(values).map(|(_, median, _)| number(median)).unwrap_or_default()
         })?;
         for base in [Kind::Null, Kind::Plain] {
@@ -72,15 +74,31 @@ impl fmt::Display for Results {
                 "Speed, where 1 is that of the {}: median (least to most) of the rounds' ratios:\n",
                 base.title()
             )?;
-            self.table(f, &compared, |kind, row| {
+            self.table(f, &compared, without_unit, |kind, row| {
                 let found = spread(self.ratios(kind, base, row));
                 found.map_or(String::new(), |(least, median, most)| {
                     format!("{median:.2} ({least:.2} to {most:.2})")
                 })
             })?;
         }
-        Ok(())
+        let served: Vec<Kind> = self.kinds.iter().copied().filter(|&kind| kind != Kind::Plain).collect();
+        if served.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "Processor time of the serving process, µs for each MB or each call, medians:\n")?;
+        self.table(f, &served, without_unit, |kind, row| {
+            let costs = self.of(kind, row).filter_map(|(_, found)| found.cost).collect();
+            spread(costs).map(|(_, median, _)| number(median)).unwrap_or_default()
+        })
     }
+}
+
+fn with_unit(row: Row) -> String {
+    format!("{}, {}", row.title(), row.unit())
+}
+
+fn without_unit(row: Row) -> String {
+    row.title().to_owned()
 }
 
 /// Least, median, most.

@@ -80,9 +80,9 @@ pub fn run(args: &Args) -> Result<()> {
             stop::check()?;
             eprintln!("round {round} of {}: {}", args.rounds, kind.title());
             let mut target = Target::start(kind, &ground)?;
-            work::measure(&mut target, &works, &amounts, |row, value| {
-                eprintln!("    {}: {value:.1}", row.title());
-                results.put(kind, row, round, value);
+            work::measure(&mut target, &works, &amounts, |row, found| {
+                eprintln!("    {}: {:.1} {}", row.title(), found.value, row.unit());
+                results.put(kind, row, round, found);
             })?;
             target.stop()?;
             settle(&media)?;

@@ -17,6 +17,9 @@ use super::nullfs::READY;
 use super::programs::{Programs, this_program};
 use super::scratch::Scratch;
 
+/// Linux counts so in `/proc` on every machine, whatever it counts in itself.
+const TICKS_PER_SECOND: f64 = 100.0;
+
 /// A kind of target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -131,6 +134,18 @@ impl<'a> Target<'a> {
     pub fn pid(&self) -> Option<Pid> {
         let text = std::fs::read_to_string(self.pid_file()).ok()?;
         text.trim().parse().ok().and_then(Pid::from_raw)
+    }
+
+    /// Processor time that the process took that serves it, if one does.
+    pub fn processor_time(&self) -> Option<Duration> {
+        let null = self.null.as_ref().map(Child::id);
+        let pid = null.or_else(|| self.pid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()))?;
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name, in brackets, may hold anything. User and system time are the 12th and 13th field behind it.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+        let mut ticks = || fields.next()?.parse::<u64>().ok();
+        let ticks = ticks()? + ticks()?;
+        Some(Duration::from_secs_f64(ticks as f64 / TICKS_PER_SECOND))
     }
 
     /// Stops it and starts it again: the kernel's pages of it and its own memory are gone.

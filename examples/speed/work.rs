@@ -68,17 +68,26 @@ impl Row {
         Self::Unlink,
     ];
 
-    /// What the tables call it, with its unit.
+    /// What the tables call it.
     pub fn title(self) -> &'static str {
         match self {
-            Self::Write => "sequential write, MB/s",
-            Self::Read => "cold sequential read, MB/s",
-            Self::Random => "4 KiB random overwrite, 1000/s",
-            Self::FsyncMedian => "4 KiB overwrite and fsync, median, µs",
-            Self::FsyncTail => "4 KiB overwrite and fsync, 99 %, µs",
-            Self::Create => "create, 1000/s",
-            Self::Stat => "stat, 1000/s",
-            Self::Unlink => "unlink, 1000/s",
+            Self::Write => "sequential write",
+            Self::Read => "cold sequential read",
+            Self::Random => "4 KiB random overwrite",
+            Self::FsyncMedian => "4 KiB overwrite and fsync, median",
+            Self::FsyncTail => "4 KiB overwrite and fsync, 99 %",
+            Self::Create => "create",
+            Self::Stat => "stat",
+            Self::Unlink => "unlink",
+        }
+    }
+
+    /// Its unit.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Write | Self::Read => "MB/s",
+            Self::FsyncMedian | Self::FsyncTail => "µs",
+            Self::Random | Self::Create | Self::Stat | Self::Unlink => "1000/s",
         }
     }
 
@@ -101,46 +110,66 @@ pub struct Amounts {
     pub files: usize,
 }
 
+/// What was found of a row.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// In the unit of the row.
+    pub value: f64,
+    /// Microseconds of processor time that the serving process took: for each MB, or for each request of a program.
+    pub cost: Option<f64>,
+}
+
 /// Does the chosen work to a target. Nothing of it remains.
 pub fn measure(
     target: &mut Target<'_>,
     chosen: &[Work],
     amounts: &Amounts,
-    mut found: impl FnMut(Row, f64),
+    mut found: impl FnMut(Row, Found),
 ) -> Result<()> {
     let pattern = Pattern::new();
     let has = |work: Work| chosen.contains(&work);
     if has(Work::Write) || has(Work::Read) {
         let path = target.path().join("stream");
-        let rate = data::write(&path, amounts.stream_bytes, &pattern)?;
+        let bytes = amounts.stream_bytes;
+        let written = costed(target, bytes as f64 / 1e6, || data::write(&path, bytes, &pattern))?;
         if has(Work::Write) {
-            found(Row::Write, rate);
+            found(Row::Write, written);
         }
         if has(Work::Read) {
-            found(Row::Read, cold_read(target, &path, amounts.stream_bytes, &pattern)?);
+            found(Row::Read, cold_read(target, &path, bytes, &pattern)?);
         }
         remove(&path)?;
     }
     if has(Work::Random) || has(Work::Fsync) {
         let path = target.path().join("random");
-        data::write(&path, amounts.random_bytes, &pattern)?;
+        let bytes = amounts.random_bytes;
+        data::write(&path, bytes, &pattern)?;
         if has(Work::Random) {
-            found(Row::Random, data::overwrite(&path, amounts.random_bytes, &pattern)?);
+            let writes = (bytes / data::BLOCK) as f64;
+            found(Row::Random, costed(target, writes, || data::overwrite(&path, bytes, &pattern))?);
         }
         if has(Work::Fsync) {
-            let (median, tail) = data::sync_times(&path, amounts.random_bytes, amounts.syncs, &pattern)?;
-            found(Row::FsyncMedian, median);
-            found(Row::FsyncTail, tail);
+            let (median, tail) = data::sync_times(&path, bytes, amounts.syncs, &pattern)?;
+            found(Row::FsyncMedian, Found { value: median, cost: None });
+            found(Row::FsyncTail, Found { value: tail, cost: None });
         }
         remove(&path)?;
     }
     if has(Work::Names) {
-        names::measure(target.path(), amounts.files, found)?;
+        names::measure(target, amounts.files, found)?;
     }
     Ok(())
 }
 
-fn cold_read(target: &mut Target<'_>, path: &Path, bytes: u64, pattern: &Pattern) -> Result<f64> {
+/// Does something to `units` things, and finds what it cost.
+fn costed(target: &Target<'_>, units: f64, work: impl FnOnce() -> Result<f64>) -> Result<Found> {
+    let before = target.processor_time();
+    let value = work()?;
+    let taken = before.zip(target.processor_time()).map(|(before, after)| after.saturating_sub(before));
+    Ok(Found { value, cost: taken.map(|taken| taken.as_secs_f64() * 1e6 / units) })
+}
+
+fn cold_read(target: &mut Target<'_>, path: &Path, bytes: u64, pattern: &Pattern) -> Result<Found> {
     target.restart()?;
     if target.forgets() {
         data::make_empty(path, bytes)?;
@@ -150,7 +179,7 @@ fn cold_read(target: &mut Target<'_>, path: &Path, bytes: u64, pattern: &Pattern
     }
     // Zeros are what the null file system answers.
     let expected = (!target.forgets()).then_some(pattern);
-    data::read(path, bytes, expected)
+    costed(target, bytes as f64 / 1e6, || data::read(path, bytes, expected))
 }
 
 fn remove(path: &Path) -> Result<()> {

@@ -14,7 +14,7 @@ use super::super::stop;
 /// Bytes of one write or read of a stream.
 const CHUNK: u64 = 1024 * 1024;
 /// Bytes of one random overwrite.
-const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 /// Syncs end after this time, however few they were: disks may take long for each.
 const SYNCS_TIME: Duration = Duration::from_secs(20);
 

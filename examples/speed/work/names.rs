@@ -1,18 +1,20 @@
 //! Empty files: made, asked for, removed. Rates are in thousands a second.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use std::{fs, io};
 
 use super::super::failure::{Failure, Result};
 use super::super::stop;
-use super::Row;
+use super::super::target::Target;
+use super::{Found, Row, costed};
 
 /// Directories that the files are spread over.
 const DIRECTORIES: usize = 10;
 
 /// Makes `files` files, asks for each, removes them.
-pub fn measure(root: &Path, files: usize, mut found: impl FnMut(Row, f64)) -> Result<()> {
+pub fn measure(target: &Target<'_>, files: usize, mut found: impl FnMut(Row, Found)) -> Result<()> {
+    let root = target.path();
     let directories: Vec<PathBuf> = (0..DIRECTORIES).map(|n| root.join(format!("names-{n}"))).collect();
     for dir in &directories {
         fs::create_dir(dir).map_err(Failure::at("making", dir))?;
@@ -20,17 +22,19 @@ pub fn measure(root: &Path, files: usize, mut found: impl FnMut(Row, f64)) -> Re
     let paths: Vec<PathBuf> = (0..files)
         .filter_map(|n| Some(directories.get(n / files.div_ceil(DIRECTORIES))?.join(format!("file-{n:06}"))))
         .collect();
-    found(Row::Create, rate(&paths, |path| fs::File::create_new(path).map(drop), "creating")?);
+    let each =
+        |step: fn(&Path) -> io::Result<()>, doing| costed(target, files as f64, || rate(&paths, step, doing));
+    found(Row::Create, each(|path| fs::File::create_new(path).map(drop), "creating")?);
     forget_names();
-    found(Row::Stat, rate(&paths, |path| fs::metadata(path).map(drop), "asking for")?);
-    found(Row::Unlink, rate(&paths, |path| fs::remove_file(path), "removing")?);
+    found(Row::Stat, each(|path| fs::metadata(path).map(drop), "asking for")?);
+    found(Row::Unlink, each(|path| fs::remove_file(path), "removing")?);
     for dir in &directories {
         fs::remove_dir(dir).map_err(Failure::at("removing", dir))?;
     }
     Ok(())
 }
 
-fn rate(paths: &[PathBuf], step: impl Fn(&Path) -> std::io::Result<()>, doing: &'static str) -> Result<f64> {
+fn rate(paths: &[PathBuf], step: fn(&Path) -> io::Result<()>, doing: &'static str) -> Result<f64> {
     let since = Instant::now();
     for path in paths {
         stop::check()?;
