@@ -7,12 +7,14 @@
 //! | `request` | all that a mount takes, checked |
 //! | `daemon` | the process in the background, and the one that waits for it |
 //! | `serve` | the life of a mounted pool |
+//! | `memory` | what the allocator may keep |
 //! | `umount`, `demo` | the other commands |
 
 mod args;
 mod daemon;
 mod demo;
 mod error;
+mod memory;
 mod options;
 mod request;
 mod serve;
@@ -59,12 +61,16 @@ fn dispatch(cli: Cli) -> Result<()> {
             mount(request, foreground, cli.daemonised_child)
         }
         Command::Umount { mountpoint, lazy } => umount::umount(&mountpoint, lazy),
-        Command::Demo { directory } => demo::demo(directory.as_deref()),
+        Command::Demo { directory } => {
+            memory::use_one_arena()?;
+            demo::demo(directory.as_deref())
+        }
     }
 }
 
 fn mount(request: MountRequest, foreground: bool, daemonised_child: bool) -> Result<()> {
     if foreground {
+        memory::use_one_arena()?;
         serve::serve(&request, None, || Ok(()))
     } else if daemonised_child {
         daemon::be_the_daemon(&request)
