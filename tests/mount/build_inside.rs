@@ -29,6 +29,11 @@ fn the_project_builds_inside_its_own_mount() {
         .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .env_remove("RUSTFLAGS");
+    // The compiler beside this Cargo, not what a toolchain manager would choose for each crate's directory.
+    let compiler = Path::new(env!("CARGO")).with_file_name("rustc");
+    if compiler.is_file() {
+        build.env("RUSTC", compiler);
+    }
     run(&mut build, BUILD_LIMIT).ok();
     let built = target.join("debug/poolfs");
     let says = run(Command::new(&built).arg("--version"), SHORT).ok();
