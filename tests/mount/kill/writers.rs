@@ -281,7 +281,7 @@ struct Replacer {
 impl Replacer {
     fn content(version: u64) -> Vec<u8> {
         let mut random = Random::new(version);
-        let len = 8 + random.below(if version % 7 == 0 { 2_000_000 } else { 60_000 });
+        let len = 8 + random.below(if version.is_multiple_of(7) { 2_000_000 } else { 60_000 });
         let mut out = random.bytes(len as usize);
         out[..8].copy_from_slice(&version.to_le_bytes());
         out
