@@ -272,24 +272,29 @@ impl Drop for TestPool {
             }
         }
         if std::thread::panicking() {
-            self.show_logs();
+            self.show_log();
+        }
+        if let Some(log) = self.log() {
+            let _ = std::fs::remove_file(log);
         }
     }
 }
 
 impl TestPool {
-    /// What the serving process wrote, to explain a failure.
-    fn show_logs(&self) {
-        for dir in [self.scratch().join("run"), self.scratch().join("run/poolfs")] {
-            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-                if entry.path().extension().is_some_and(|ext| ext == "log") {
-                    let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
-                    let lines: Vec<&str> = text.lines().collect();
-                    let from = lines.len().saturating_sub(30);
-                    eprintln!("--- end of {}\n{}", entry.path().display(), lines[from..].join("\n"));
-                }
-            }
-        }
+    /// What the serving process writes. Root's lies where those of all mounts lie.
+    fn log(&self) -> Option<PathBuf> {
+        let name = self.mountpoint.display().to_string().trim_matches('/').replace('/', "-") + ".log";
+        let dirs = [self.scratch().join("run/poolfs"), PathBuf::from("/run/poolfs")];
+        dirs.into_iter().map(|dir| dir.join(&name)).find(|path| path.is_file())
+    }
+
+    /// Its end, to explain a failure.
+    fn show_log(&self) {
+        let Some(path) = self.log() else { return };
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let from = lines.len().saturating_sub(30);
+        eprintln!("--- end of {}\n{}", path.display(), lines[from..].join("\n"));
     }
 }
 
