@@ -59,6 +59,17 @@ impl Backing for Fs {
 impl Fs {
     /// Flushes everything of these files that is dirty now.
     pub(super) fn flush_files(&self, inos: &[Ino]) -> Result<()> {
+        self.flush_files_for(inos, Why::Demand)
+    }
+
+    /// Flushes files with journaled data, so that a checkpoint can move the journal's tail. One that is being
+    /// replaced keeps its old content until it is closed, as long as the journal can afford that.
+    pub(super) fn flush_for_the_journal(&self) -> Result<()> {
+        let why = if self.store.log_is_short() { Why::Demand } else { Why::Age };
+        self.flush_files_for(&self.store.files_with_data(), why)
+    }
+
+    pub(super) fn flush_files_for(&self, inos: &[Ino], why: Why) -> Result<()> {
         // Every round takes what it can in order, so each page that was dirty at the start is captured
         // within this many rounds, also while somebody goes on writing.
         let dirty: u64 = inos.iter().map(|ino| self.cache.dirty_bytes_of(*ino)).sum();
@@ -71,7 +82,7 @@ impl Fs {
             for ino in &left {
                 self.cache.wait_in_flight(*ino);
             }
-            self.flush_round(&left, Why::Demand)?;
+            self.flush_round(&left, why)?;
             left.retain(|ino| self.needs_flush(*ino));
             if left.is_empty() {
                 break;

@@ -177,7 +177,8 @@ impl Fs {
         if self.pool.read_only() || self.unmounted.load(Ordering::Acquire) {
             return;
         }
-        self.note("flushing", self.flush_files(&self.replaced()));
+        // One that is opened again meanwhile, and truncated, waits for its next close.
+        self.note("flushing", self.flush_files_for(&self.replaced(), Why::Age));
         if !self.options.background {
             let due = self.cache.due(self.clock.elapsed());
             self.note("flushing", self.flush_round(&due, Why::Age).map(drop));
@@ -185,7 +186,7 @@ impl Fs {
         self.note("writing the journal", self.sync_journal());
         self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
         if self.store.checkpoint_due() {
-            self.note("flushing for a checkpoint", self.flush_files(&self.store.files_with_data()));
+            self.note("flushing for a checkpoint", self.flush_for_the_journal());
             self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
         }
         let dead = std::mem::take(&mut *self.dead.lock());

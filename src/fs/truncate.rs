@@ -57,7 +57,7 @@ impl Fs {
             if size.is_multiple_of(SECTOR) || self.store.data_fits(SECTOR) {
                 break;
             }
-            self.flush_files(&self.store.files_with_data())?;
+            self.flush_for_the_journal()?;
         }
         let mut state = node.state.write();
         need_file(node.ino, &state)?;

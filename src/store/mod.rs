@@ -206,6 +206,11 @@ impl Store {
         used + bytes <= ring / 2 && self.data.lock().bytes() + bytes <= ring / 4
     }
 
+    /// Whether the log has so little room left that its tail must move, whatever it takes.
+    pub fn log_is_short(&self) -> bool {
+        self.journal.lock().used_bytes() > self.pool.dimensions().ring_bytes / 4 * 3
+    }
+
     /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first, or the
     /// journal's tail stays where their data is.
     pub fn files_with_data(&self) -> Vec<Ino> {

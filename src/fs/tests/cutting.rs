@@ -235,6 +235,25 @@ fn a_replaced_file_has_its_old_or_its_new_content() {
 }
 
 #[test]
+fn a_checkpoint_leaves_a_file_alone_that_is_being_replaced() {
+    let mut rig = Rig::mirror();
+    let fs = rig.fs().clone();
+    let ino = fs.t_create(ROOT_INO, "config");
+    let old = noise(1, 50_000);
+    fs.t_write(ino, 0, &old);
+    fs.fsync(ino, false).expect("goes to the journal");
+    rig.clock.advance(Duration::from_secs(25));
+    fs.open(ino, OpenFlags { truncate: true, ..OpenFlags::READ_WRITE }).expect("opens");
+    fs.t_write(ino, 0, b"half of the new content");
+    rig.clock.advance(Duration::from_secs(6));
+    assert!(fs.store.checkpoint_due());
+    fs.tick();
+    drop(fs);
+    rig.crash(PowerCut::Lost, 9);
+    assert!(rig.fs().t_read(ino) == old);
+}
+
+#[test]
 fn a_rename_takes_the_data_with_it() {
     for len in [10_000, 1_500_000] {
         let mut rig = Rig::mirror();
