@@ -109,6 +109,11 @@ impl Budget {
         self.dirty() + bytes.min(self.dirty_limit) <= self.dirty_limit
     }
 
+    /// Whether writers are being slowed.
+    pub fn is_pressed(&self) -> bool {
+        self.dirty() > self.dirty_limit / 100 * SLOW_FROM_PERCENT
+    }
+
     /// See [`super::Cache::admit`].
     pub fn admit(&self, bytes: u64) -> Admission {
         if !self.has_room(bytes) {

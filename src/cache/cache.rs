@@ -118,6 +118,11 @@ impl Cache {
         self.0.budget.admit(bytes)
     }
 
+    /// Writers are being slowed, or wait: dirty data must go, also what would better wait for something.
+    pub fn is_pressed(&self) -> bool {
+        self.0.budget.is_pressed()
+    }
+
     /// Waits until so many bytes may become dirty, or `deadline` has passed (in the system's time).
     /// Returns whether they may. Call without an inode's lock: the flusher needs it to make room.
     /// Where no [`Flusher`](super::Flusher) runs nobody would make room, so this doesn't wait then.

@@ -42,7 +42,7 @@ impl Fs {
     /// [`FsError::Unsupported`] for modes other than allocating, punching and zeroing;
     /// [`FsError::NoSpace`]; [`FsError::FileTooLarge`].
     pub fn fallocate(&self, ino: Ino, handle: Handle, offset: u64, len: u64, mode: i32) -> Result<()> {
-        self.writable()?;
+        self.may_change()?;
         let (node, flags) = self.node_of(ino, handle)?;
         if !flags.write {
             return Err(FsError::BadHandle { handle });

@@ -87,7 +87,7 @@ impl Fs {
         caller: &Caller,
         opens: u32,
     ) -> Result<Arc<Node>> {
-        self.writable()?;
+        self.may_change()?;
         check_new(parent, name)?;
         let ino = self.ino_numbers.next(&self.store)?;
         let nodes = [self.nodes.get(&self.store, parent)?];

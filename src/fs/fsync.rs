@@ -7,8 +7,8 @@ use super::node::{Node, NodeState};
 use crate::cache::{Page, Run};
 use crate::limits::SMALL_FSYNC_BYTES;
 use crate::member::superblock::Seq;
-use crate::store::Tx;
-use crate::store::tables::{Ino, Inode, Table, ino_key};
+use crate::store::tables::{Ino, Inode, ROOT_INO, Table, ino_key};
+use crate::store::{StoreError, Tx};
 use crate::sync::atomic::Ordering;
 use crate::units::{SECTOR, SECTOR_LEN};
 
@@ -35,11 +35,15 @@ impl Fs {
         self.sync_node(&node, datasync)
     }
 
-    /// Returns when everything that was done in the directory is durable.
+    /// Returns when everything that was done in the directory is durable. Of the root directory (`sync MOUNT`):
+    /// everything in the pool, since the kernel tells a FUSE server of no other wish to sync it all.
     ///
     /// # Errors
     /// Those of writing.
     pub fn fsyncdir(&self, ino: Ino) -> Result<()> {
+        if ino == ROOT_INO {
+            return self.sync_all();
+        }
         self.fsync(ino, false)
     }
 
@@ -58,6 +62,7 @@ impl Fs {
     }
 
     pub(super) fn sync_node(&self, node: &Node, datasync: bool) -> Result<()> {
+        self.await_log_room();
         if !self.journal_node(node, datasync)? {
             self.flush_files(&[node.ino])?;
             // The flush leaves times that changed without data.
@@ -85,7 +90,11 @@ impl Fs {
                     let sectors = self.add_replacement(node, &state, &mut tx)?;
                     let record = Inode { sectors, ..inode };
                     tx.put(Table::Inodes, ino_key(node.ino), &record);
-                    self.store.commit(tx)?;
+                    match self.store.commit(tx) {
+                        // The log has no room for data now; a stripe has.
+                        Err(StoreError::JournalFull) if pages > 0 => return Ok(false),
+                        outcome => outcome?,
+                    };
                     self.journaled(node, &mut state, pages > 0, sectors);
                 }
                 Ok(true)

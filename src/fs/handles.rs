@@ -97,7 +97,7 @@ impl Fs {
     /// [`FsError::IsADirectory`], [`FsError::NotAFile`]; those of a truncation.
     pub fn open(&self, ino: Ino, flags: OpenFlags) -> Result<Handle> {
         if flags.write || flags.truncate {
-            self.writable()?;
+            self.may_change()?;
         }
         let node = self.nodes.get_counted(&self.store, ino, 0, 1)?;
         match self.open_counted(node, flags) {

@@ -171,4 +171,12 @@ impl Fs {
         }
         if self.pool.read_only() { Err(FsError::ReadOnly) } else { Ok(()) }
     }
+
+    /// [`Fs::writable`], and there is room in the log for what a change commits. Call without locks: it may
+    /// wait while a checkpoint makes some.
+    fn may_change(&self) -> Result<()> {
+        self.writable()?;
+        self.await_log_room();
+        Ok(())
+    }
 }

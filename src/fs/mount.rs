@@ -20,6 +20,8 @@ use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex};
 
 /// The journal is made durable so often.
 const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
+/// A change waits at most so long for room in the log; then it tries its luck.
+const LOG_PATIENCE: Duration = Duration::from_secs(10);
 /// A burst of changes can fill a small journal sooner: so often it is looked at.
 const JOURNAL_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const DATA_INTERVAL: Duration = Duration::from_secs(5);
@@ -43,6 +45,8 @@ impl Default for FsOptions {
 pub(super) struct Background {
     stop: Mutex<bool>,
     wake: Condvar,
+    /// The log has room again.
+    eased: Condvar,
     committer: Mutex<Option<JoinHandle<()>>>,
     flusher: Mutex<Option<Flusher>>,
 }
@@ -52,6 +56,23 @@ impl Background {
     pub fn stop(&self) {
         *self.stop.lock() = true;
         self.wake.notify_all();
+        self.eased.notify_all();
+    }
+
+    /// Asks the committer to look at the log now, and waits until it was eased, but at most `patience`. False when
+    /// it is time to end.
+    fn urge(&self, patience: Duration) -> bool {
+        let mut stop = self.stop.lock();
+        self.wake.notify_all();
+        if !*stop {
+            self.eased.wait_for(&mut stop, patience);
+        }
+        !*stop
+    }
+
+    /// The log was eased.
+    fn eased(&self) {
+        self.eased.notify_all();
     }
 
     /// Waits a journal interval, or less when it is `urgent`; false when it is time to end.
@@ -186,8 +207,7 @@ impl Fs {
         self.note("writing the journal", self.sync_journal());
         self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
         if self.store.checkpoint_due() {
-            self.note("flushing for a checkpoint", self.flush_for_the_journal());
-            self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
+            self.relieve_log();
         }
         let dead = std::mem::take(&mut *self.dead.lock());
         for ino in dead {
@@ -196,6 +216,30 @@ impl Fs {
             }
         }
         self.sweep();
+    }
+
+    /// Waits while the log is short of room, until a checkpoint has moved its tail.
+    pub(super) fn await_log_room(&self) {
+        if !self.store.log_is_short() {
+            return;
+        }
+        if !self.options.background {
+            self.relieve_log();
+            return;
+        }
+        let start = self.clock.elapsed();
+        while self.store.log_is_short() && self.clock.elapsed().saturating_sub(start) < LOG_PATIENCE {
+            if !self.background.urge(JOURNAL_LOOK_INTERVAL) {
+                return;
+            }
+        }
+    }
+
+    /// Moves the log's tail: flushes what only the log has, and takes a checkpoint.
+    fn relieve_log(&self) {
+        self.note("flushing for a checkpoint", self.flush_for_the_journal());
+        self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
+        self.background.eased();
     }
 
     fn note(&self, what: &str, outcome: Result<()>) {

@@ -60,7 +60,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::Exists`]; [`FsError::NotPermitted`] for a directory; [`FsError::TooManyLinks`].
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.writable()?;
+        self.may_change()?;
         check_new(parent, name)?;
         let nodes = [self.nodes.get(&self.store, ino)?, self.nodes.get(&self.store, parent)?];
         let mut locked = Locked::new(&nodes);
@@ -111,7 +111,7 @@ impl Fs {
     }
 
     fn remove(&self, parent: Ino, name: &[u8], directory: bool) -> Result<()> {
-        self.writable()?;
+        self.may_change()?;
         check_length(name)?;
         loop {
             let entry = self.entry_in(parent, name)?.ok_or_else(|| no_such(parent, name))?;

@@ -57,7 +57,7 @@ impl Fs {
         new_name: &[u8],
         mode: RenameMode,
     ) -> Result<()> {
-        self.writable()?;
+        self.may_change()?;
         check_length(name)?;
         if name == b"." || name == b".." || new_name == b"." || new_name == b".." {
             return Err(FsError::Invalid { what: "`.` and `..` can't be renamed" });

@@ -55,7 +55,7 @@ impl Fs {
     /// # Errors
     /// Those of a truncation; [`super::FsError::ReadOnly`].
     pub fn setattr(&self, ino: Ino, change: &SetAttr, caller: &Caller) -> Result<Attr> {
-        self.writable()?;
+        self.may_change()?;
         let node = self.nodes.get(&self.store, ino)?;
         if let Some(size) = change.size {
             self.with_room(|| self.truncate_node(&node, size, Some(caller.uid)))?;

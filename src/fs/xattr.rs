@@ -32,7 +32,7 @@ impl Fs {
     /// [`FsError::XattrExists`], [`FsError::NoXattr`] as `mode` has it; [`FsError::Unsupported`] for
     /// names outside of the known namespaces; [`FsError::XattrTooLarge`], [`FsError::XattrsFull`].
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.writable()?;
+        self.may_change()?;
         check_name(name)?;
         if value.len() > XATTR_VALUE_MAX_BYTES {
             return Err(FsError::XattrTooLarge { bytes: value.len() });
@@ -97,7 +97,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::NoXattr`]; [`FsError::Unsupported`].
     pub fn removexattr(&self, ino: Ino, name: &[u8]) -> Result<()> {
-        self.writable()?;
+        self.may_change()?;
         check_name(name)?;
         let nodes = [self.nodes.get(&self.store, ino)?];
         let mut locked = Locked::new(&nodes);

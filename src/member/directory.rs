@@ -33,7 +33,7 @@ use files::{Contents, JOURNAL, SLABS, SUPERBLOCK, open_dir, open_dir_at, slab_na
 pub(super) use files::{contents, wipe};
 
 /// Most slab files that one member keeps open.
-const OPEN_SLABS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+const OPEN_SLABS: NonZeroUsize = NonZeroUsize::new(128).unwrap();
 /// Bytes of the superblock file.
 const SUPERBLOCK_FILE_BYTES: u64 = 2 * SUPERBLOCK_COPY_BYTES;
 

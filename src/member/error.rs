@@ -195,6 +195,13 @@ pub enum MemberError {
 }
 
 impl MemberError {
+    /// Whether it is this process that ran short (of descriptors or memory), and not the member that failed.
+    pub fn is_own_shortage(&self) -> bool {
+        let (Self::Io { source, .. } | Self::Access { source, .. }) = self else { return false };
+        let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+        source.raw_os_error().is_some_and(|code| short.contains(&code))
+    }
+
     /// An error of a path that belongs to no area.
     pub(super) fn access(path: &Path, doing: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Access { path: path.display().to_string(), doing, source: source.into() }

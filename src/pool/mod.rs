@@ -159,6 +159,20 @@ impl Pool {
         }
     }
 
+    /// A slab could not be written or made. A member whose file system is full is full, not failed; and where
+    /// this process ran short of something, no member is to blame.
+    fn slab_failed(&self, id: MemberId, error: &MemberError) {
+        if matches!(error, MemberError::NoSpace { .. }) {
+            self.member(id).mark_full();
+        } else if error.is_own_shortage() {
+            log::error!(
+                "{error}: poolfs itself is short of this; raise its limit (ulimit -n for open files)"
+            );
+        } else {
+            self.member_failed(id, error);
+        }
+    }
+
     /// The record of a set as of now; none when it was freed.
     pub fn set_record(&self, id: SetId) -> Option<SetRecord> {
         self.sets.get(id).map(|set| set.record())

@@ -291,8 +291,8 @@ impl Pool {
                 }
                 Err(error) => {
                     self.give_up(&slots);
-                    self.member_failed(member.id, &error);
-                    return Ok(None);
+                    self.slab_failed(member.id, &error);
+                    return if error.is_own_shortage() { Err(error.into()) } else { Ok(None) };
                 }
             }
         }

@@ -254,7 +254,7 @@ impl Pool {
         match result {
             Some(Ok(())) => {}
             Some(Err(error)) => {
-                self.member_failed(slab.member, &error);
+                self.slab_failed(slab.member, &error);
                 failed.insert(*slab);
             }
             None => {

@@ -90,7 +90,11 @@ impl Store {
             return Err(StoreError::ReadOnly);
         }
         let mut last = self.last_checkpoint.lock();
-        self.free_idle_sets()?;
+        match self.free_idle_sets() {
+            // They are freed by a later one: this one makes room in the log.
+            Err(StoreError::JournalFull) => {}
+            outcome => outcome?,
+        }
         let number = last.number + 1;
         let (frozen_at, base, frozen) = {
             let journal = self.journal.lock();
@@ -129,9 +133,7 @@ impl Store {
     fn free_idle_sets(&self) -> Result<()> {
         let mut tx = super::Tx::new();
         for set in self.pool.idle_sets() {
-            if self.pool.free_if_dead(set, true) {
-                tx.delete(Table::Sets, super::tables::set_key(set));
-            }
+            tx.free_idle(set);
             if tx.bytes() > crate::limits::RECORD_MAX_BYTES / 2 {
                 self.commit(std::mem::take(&mut tx))?;
             }
@@ -180,17 +182,10 @@ impl Store {
         Ok(())
     }
 
-    /// A root must not run ahead of the log: it would have the inodes of journaled data that the log has not got.
-    /// Where the log has no room before this root gives it some, what is left has no journaled data: see
-    /// [`Store::data_fits`].
+    /// A root must not run ahead of the log: it would have inodes of which only the log has the data, and lack
+    /// what voids older data in the log.
     fn log_what_is_included(&self, included: Seq) -> Result<()> {
-        if !self.journal.lock().is_started() {
-            return Ok(());
-        }
-        match self.journal.sync(&self.pool, included, || Err(StoreError::JournalFull)) {
-            Err(StoreError::JournalFull) => Ok(()),
-            outcome => outcome,
-        }
+        if self.journal.lock().is_started() { self.journal.sync(&self.pool, included) } else { Ok(()) }
     }
 
     /// Publishes a root while nobody writes to the log.

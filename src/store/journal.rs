@@ -15,6 +15,8 @@ use crate::pool::{CurrentEpoch, JournalEnd, Pool};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::units::{SECTOR, round_up};
 
+/// Room in the ring for the padding of groups that are not written yet: a sector each, and few.
+const PADDING_BYTES: u64 = 64 * 1024;
 /// Most bytes of one group commit.
 const GROUP_MAX_BYTES: u64 = 4 << 20;
 
@@ -98,8 +100,7 @@ impl Journal {
     }
 
     /// Returns when everything up to `seq` is durable.
-    pub fn sync(&self, pool: &Pool, seq: Seq, relieve: impl Fn() -> Result<()>) -> Result<()> {
-        let mut relieved = 0;
+    pub fn sync(&self, pool: &Pool, seq: Seq) -> Result<()> {
         loop {
             let mut state = self.state.lock();
             if state.durable >= seq {
@@ -110,15 +111,8 @@ impl Journal {
                 self.changed.wait(&mut state);
                 continue;
             }
-            let Some(group) = state.take_group(pool.dimensions().ring_bytes) else {
-                drop(state);
-                if relieved == 2 {
-                    return Err(StoreError::JournalFull);
-                }
-                relieved += 1;
-                relieve()?;
-                continue;
-            };
+            // What is committed fits: `check_commit` saw to it.
+            let group = state.take_group(pool.dimensions().ring_bytes).ok_or(StoreError::JournalFull)?;
             state.busy = true;
             drop(state);
             let turn = Turn { journal: self };
@@ -180,11 +174,17 @@ impl State {
         }
     }
 
-    /// Refuses a commit that can't be taken.
-    pub fn check_commit(&self, payload: usize) -> Result<()> {
+    /// Refuses a commit that can't be taken. `has_data`: it carries file data, which leaves the last quarter of
+    /// the ring to the records that release it.
+    pub fn check_commit(&self, payload: usize, ring_bytes: u64, has_data: bool) -> Result<()> {
         self.check()?;
-        if record_bytes(payload) > RECORD_MAX_BYTES {
+        let record = record_bytes(payload);
+        if record > RECORD_MAX_BYTES {
             return Err(StoreError::TooLarge { bytes: payload as u64 });
+        }
+        let limit = if has_data { ring_bytes / 4 * 3 } else { ring_bytes - PADDING_BYTES };
+        if self.started && self.used_bytes() + record > limit {
+            return Err(StoreError::JournalFull);
         }
         Ok(())
     }

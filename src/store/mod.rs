@@ -116,17 +116,20 @@ impl Store {
     /// number, or with the next commit interval. All data that `tx` refers to must be durable already.
     ///
     /// # Errors
-    /// [`StoreError::TooLarge`], [`StoreError::Poisoned`], [`StoreError::ReadOnly`]: then nothing is applied.
+    /// [`StoreError::TooLarge`], [`StoreError::Poisoned`], [`StoreError::ReadOnly`], [`StoreError::JournalFull`]
+    /// (see [`Store::log_is_short`]): then nothing is applied.
     pub fn commit(&self, tx: Tx) -> Result<Seq> {
         if self.pool.read_only() {
             return Err(StoreError::ReadOnly);
         }
-        let Tx { mut ops, live, .. } = tx;
+        let has_data = tx.has_data();
+        let Tx { mut ops, live, idle, .. } = tx;
         let mut journal = self.journal.lock();
         // A set's record takes its place in the same order as everything else, so that a set's fill never
         // goes back. Live bytes are counted only once nothing can fail any more.
-        let estimate = ops.iter().map(|op| wire::encode(op).len()).sum::<usize>() + live.len() * 512;
-        journal.check_commit(estimate)?;
+        let estimate =
+            ops.iter().map(|op| wire::encode(op).len()).sum::<usize>() + (live.len() + idle.len()) * 512;
+        journal.check_commit(estimate, self.pool.dimensions().ring_bytes, has_data)?;
         for (set, delta) in live {
             self.pool.count_live(set, delta);
             let key = serde_bytes::ByteBuf::from(tables::set_key(set));
@@ -135,6 +138,12 @@ impl Store {
             } else if let Some(record) = self.pool.set_record(set) {
                 let value = serde_bytes::ByteBuf::from(wire::encode(&record));
                 ops.push(Op::Put { table: Table::Sets, key, value });
+            }
+        }
+        for set in idle {
+            if self.pool.free_if_dead(set, true) {
+                let key = serde_bytes::ByteBuf::from(tables::set_key(set));
+                ops.push(Op::Delete { table: Table::Sets, key });
             }
         }
         let payload = wire::encode(&ops);
@@ -163,7 +172,7 @@ impl Store {
         if self.pool.read_only() {
             return Ok(());
         }
-        self.journal.sync(&self.pool, seq, || self.checkpoint())
+        self.journal.sync(&self.pool, seq)
     }
 
     /// Makes an epoch durable that is due because a member dropped out. Called now and then, so that the
@@ -206,7 +215,9 @@ impl Store {
         used + bytes <= ring / 2 && self.data.lock().bytes() + bytes <= ring / 4
     }
 
-    /// Whether the log has so little room left that its tail must move, whatever it takes.
+    /// Whether the log has so little room left that its tail must move, whatever it takes. Whoever changes
+    /// something waits for that before he begins: what is committed must fit into the log, since no root may hold
+    /// what the log has not got.
     pub fn log_is_short(&self) -> bool {
         self.journal.lock().used_bytes() > self.pool.dimensions().ring_bytes / 4 * 3
     }

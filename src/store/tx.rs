@@ -39,6 +39,8 @@ pub struct Tx {
     pub(super) ops: Vec<Op>,
     /// Changes of sets' live bytes.
     pub(super) live: Vec<(SetId, i64)>,
+    /// Sets that are to be freed if nothing in them is alive, although they would take more stripes.
+    pub(super) idle: Vec<SetId>,
     bytes: u64,
 }
 
@@ -83,6 +85,17 @@ impl Tx {
         }
     }
 
+    /// Frees `set` if nothing in it is alive, although it would take more stripes.
+    pub(super) fn free_idle(&mut self, set: SetId) {
+        self.bytes += SET_RECORD_BYTES;
+        self.idle.push(set);
+    }
+
+    /// Whether it carries file data that only the journal will have.
+    pub(super) fn has_data(&self) -> bool {
+        self.ops.iter().any(|op| matches!(op, Op::Data { .. }))
+    }
+
     /// Carries file data through the journal: small fsynced writes. `offset` and length are multiples of
     /// the sector.
     pub fn data(&mut self, ino: Ino, offset: u64, bytes: Vec<u8>) {
@@ -102,7 +115,7 @@ impl Tx {
 
     /// Nothing in it.
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.live.is_empty()
+        self.ops.is_empty() && self.live.is_empty() && self.idle.is_empty()
     }
 }
 

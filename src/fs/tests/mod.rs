@@ -7,6 +7,7 @@ mod cutting;
 mod model;
 mod names;
 mod threads;
+mod wrapping;
 
 use super::*;
 use crate::layout::Resiliency;
