@@ -95,7 +95,7 @@ fn begin(
         std::process::exit(code);
     };
     session::unmount_on_signals(unmounter, sync, give_up).map_err(CliError::system("catching signals"))?;
-    let server = start_server(request, log, pool)?;
+    let server = start_server(request, log, fs)?;
     answers(&request.mountpoint)?;
     if let Some(path) = &request.pid_file {
         fs::write(path, format!("{}\n", std::process::id()))
@@ -113,13 +113,17 @@ fn answers(mountpoint: &Path) -> Result<()> {
         .map_err(|e| CliError::system(format!("asking the mount at {}", mountpoint.display()))(e.into()))
 }
 
-fn start_server(request: &MountRequest, log: Option<&Path>, pool: &Arc<Pool>) -> Result<Server> {
-    let pool = Arc::clone(pool);
+fn start_server(request: &MountRequest, log: Option<&Path>, fs: &Arc<Fs>) -> Result<Server> {
+    let (fs, pool) = (Arc::clone(fs), Arc::clone(fs.pool()));
     let uuid = pool.uuid();
     let mountpoint = request.mountpoint.display().to_string();
     let log = log.map(|path| path.display().to_string());
     let answer = move |asked| match asked {
         Request::Pid => Answer::Pid(std::process::id()),
+        Request::Sync => match fs.sync_all() {
+            Ok(()) => Answer::Done,
+            Err(error) => Answer::Error(error.to_string()),
+        },
         Request::Status => Answer::Status(Box::new(MountStatus {
             pool: pool.status(),
             mountpoint: mountpoint.clone(),

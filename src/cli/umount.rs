@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use poolfs::control::client;
-use poolfs::control::protocol::MountStatus;
+use poolfs::control::protocol::{MountStatus, Request};
 use poolfs::fuse::mount_table::{self, FS_TYPE};
 use poolfs::fuse::session;
 use poolfs::member::runtime_dir;
@@ -38,7 +38,7 @@ pub fn umount(mountpoint: &Path, lazy: bool) -> Result<()> {
     match status {
         // It may take as long as the programs that use it.
         _ if lazy => Ok(()),
-        Some(status) => wait_for(&dir, &status),
+        Some(status) => wait_for(&dir, &status, &entry.device),
         // Its process died, or belongs to somebody else.
         None => Ok(()),
     }
@@ -57,7 +57,7 @@ fn serving(dir: &Path, mountpoint: &Path) -> Option<MountStatus> {
         .find(|status| Path::new(&status.mountpoint) == mountpoint)
 }
 
-fn wait_for(dir: &Path, status: &MountStatus) -> Result<()> {
+fn wait_for(dir: &Path, status: &MountStatus, device: &str) -> Result<()> {
     let pool = status.pool.uuid;
     let (name, pid) = (status.pool.name.clone(), status.pid);
     let started = Instant::now();
@@ -67,6 +67,10 @@ fn wait_for(dir: &Path, status: &MountStatus) -> Result<()> {
     {
         if !said && started.elapsed() > SILENCE {
             said = true;
+            let holders = mount_table::holders(device);
+            if !holders.is_empty() {
+                return leave_to_others(dir, status, &holders);
+            }
             eprintln!("poolfs: waiting until what was written to {name} is durable (process {pid})");
         }
         std::thread::sleep(STEP);
@@ -81,6 +85,20 @@ fn wait_for(dir: &Path, status: &MountStatus) -> Result<()> {
             Err(CliError::NotDurable { pool: status.pool.name.clone(), why })
         }
     }
+}
+
+/// Another mount namespace has a copy of the mount, so the process goes on; what was written is made durable.
+fn leave_to_others(dir: &Path, status: &MountStatus, holders: &[u32]) -> Result<()> {
+    let name = &status.pool.name;
+    if let Err(error) = client::ask(dir, status.pool.uuid, &Request::Sync) {
+        return Err(CliError::NotDurable { pool: name.clone(), why: error.to_string() });
+    }
+    eprintln!(
+        "poolfs: {name} is unmounted here, and everything written is durable. Other mount namespaces still have it \
+         (of processes {holders:?}), so process {} serves it until they end",
+        status.pid
+    );
+    Ok(())
 }
 
 /// The process holds the pool's lock until it ends, however it ends.

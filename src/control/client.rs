@@ -11,7 +11,7 @@ use super::protocol::{ANSWER_MAX_BYTES, Answer, MountStatus, Request, receive, s
 use super::server::socket_path;
 use super::{ControlError, Result};
 
-/// How long an answer may take: a mounted pool answers from memory.
+/// How long an answer may take that comes from memory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Asks the process that serves `pool`; `dir` is the runtime directory.
@@ -19,7 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// [`ControlError::NoAnswer`], also when it is not mounted; [`ControlError::Refused`].
 pub fn ask(dir: &Path, pool: Uuid, request: &Request) -> Result<Answer> {
-    match exchange(&socket_path(dir, pool), request) {
+    // How long it takes to make everything durable depends on the disks.
+    let patience = if *request == Request::Sync { None } else { Some(PATIENCE) };
+    match exchange(&socket_path(dir, pool), request, patience) {
         Ok(Answer::Error(why)) => Err(ControlError::Refused { pool, why }),
         Ok(answer) => Ok(answer),
         Err(error) => Err(ControlError::NoAnswer { pool, why: error.to_string() }),
@@ -55,9 +57,9 @@ pub fn served(dir: &Path) -> Result<Vec<Uuid>> {
     Ok(found)
 }
 
-fn exchange(socket: &Path, request: &Request) -> io::Result<Answer> {
+fn exchange(socket: &Path, request: &Request, patience: Option<Duration>) -> io::Result<Answer> {
     let stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(patience)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     send(&mut &stream, request)?;
     receive(&mut BufReader::new(&stream), ANSWER_MAX_BYTES)

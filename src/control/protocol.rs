@@ -36,6 +36,8 @@ pub enum Request {
     Status,
     /// Which process serves it? Answered with [`Answer::Pid`].
     Pid,
+    /// Make everything durable. Answered with [`Answer::Done`] when it is.
+    Sync,
 }
 
 /// What a mounted pool answers.
@@ -46,6 +48,8 @@ pub enum Answer {
     Status(Box<MountStatus>),
     /// To [`Request::Pid`].
     Pid(u32),
+    /// It is done.
+    Done,
     /// It can't, and why.
     Error(String),
 }

@@ -135,6 +135,7 @@ mod tests {
         fs::write(socket_path(dir.path(), pool), "left behind").expect("written");
         let server = Server::start(dir.path(), pool, |request| match request {
             Request::Pid => Answer::Pid(42),
+            Request::Sync => Answer::Done,
             Request::Status => Answer::Error("not now".into()),
         })
         .expect("a server");

@@ -40,6 +40,18 @@ pub fn mount_at(mountpoint: &Path) -> io::Result<Option<MountEntry>> {
     Ok(mounts()?.into_iter().rev().find(|entry| entry.mountpoint == mountpoint))
 }
 
+/// Processes whose mount namespace still has the file system `device` (see [`MountEntry::device`]) mounted: a
+/// namespace made while it was mounted has a copy, and keeps it alive.
+pub fn holders(device: &str) -> Vec<u32> {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let holds = |pid: &u32| {
+        let table = std::fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
+        parse(&table).iter().any(|entry| entry.device == device && entry.fs_type == FS_TYPE)
+    };
+    let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter(holds).collect()
+}
+
 fn parse(table: &[u8]) -> Vec<MountEntry> {
     table.split(|&b| b == b'\n').filter_map(parse_line).collect()
 }

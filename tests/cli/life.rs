@@ -161,3 +161,27 @@ fn the_mount_of_a_killed_process_is_cleared() {
     bench.poolfs(&["mount", &mnt]).done();
     assert_eq!(fs::read_to_string(bench.at("mnt/file")).expect("the file"), "content");
 }
+
+#[test]
+fn umount_does_not_wait_for_other_mount_namespaces() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let mnt = bench.text("mnt");
+    bench.pool("tank", &["a", "b"], &["--mountpoint", &mnt]);
+    bench.poolfs(&["mount", &mnt]).done();
+    fs::write(bench.at("mnt/file"), "content").expect("a file");
+    let holder =
+        Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "1000"]).spawn();
+    let Ok(mut holder) = holder else { return };
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let ran = bench.poolfs(&["umount", &mnt]);
+    holder.kill().expect("ended");
+    holder.wait().expect("ended");
+    let ran = ran.done();
+    assert!(ran.err.contains("namespaces") && ran.err.contains("durable"), "{}", ran.err);
+    assert!(mount_entry(&mnt).is_empty());
+    bench.poolfs(&["mount", &mnt, "-o", "wait=5"]);
+    bench.poolfs(&["umount", &mnt]);
+}

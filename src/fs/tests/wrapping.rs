@@ -51,7 +51,7 @@ fn files_rewritten_and_fsynced_are_whole_after_a_crash_wherever_the_ring_stands(
             }
             fs.fsync(*ino, false)
                 .unwrap_or_else(|error| panic!("fsync {round} before crash {crash}: {error}"));
-            if next_random(&mut random) % 400 == 0 {
+            if next_random(&mut random).is_multiple_of(400) {
                 rig.clock.advance(Duration::from_secs(6));
                 fs.tick();
             }
