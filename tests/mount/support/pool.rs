@@ -193,7 +193,7 @@ impl TestPool {
     /// Waits until the process is gone.
     #[track_caller]
     pub fn wait_for_end(&self, pid: Pid) {
-        until("the end of the serving process", LONG, || !is_ours(pid, self.scratch()));
+        until("the end of the serving process", LONG, || has_ended(pid));
     }
 
     /// The process that serves the mount.
@@ -265,7 +265,7 @@ impl Drop for TestPool {
         if let Some(pid) = pid.filter(|&pid| is_ours(pid, self.scratch())) {
             let _ = kill_process(pid, Signal::KILL);
             for _ in 0..500 {
-                if !is_ours(pid, self.scratch()) {
+                if has_ended(pid) {
                     break;
                 }
                 std::thread::sleep(Duration::from_millis(10));
@@ -310,6 +310,15 @@ fn is_ours(pid: Pid, scratch: &Path) -> bool {
     let line = std::fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
     // Empty for one that has ended and is not yet reaped.
     String::from_utf8_lossy(&line).contains(&*scratch.to_string_lossy())
+}
+
+/// Has it ended, with all its threads? Only then are its files closed and its locks free; its memory, and with it its
+/// command line, goes earlier.
+fn has_ended(pid: Pid) -> bool {
+    let dir = PathBuf::from(format!("/proc/{}", pid.as_raw_nonzero()));
+    let Ok(stat) = std::fs::read_to_string(dir.join("stat")) else { return true };
+    let dead = stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with(['Z', 'X']));
+    dead && std::fs::read_dir(dir.join("task")).map_or(0, Iterator::count) <= 1
 }
 
 /// Ends the mount when the test takes too long: then nothing that waits for it waits any longer.
