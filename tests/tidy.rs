@@ -189,7 +189,8 @@ fn files_stay_short() {
 #[test]
 fn nothing_is_left_unfinished() {
     // Put together, so that this file does not find itself.
-    let marks = [concat!("to", "do!"), concat!("unimpl", "emented!"), concat!("FIX", "ME"), concat!("#[ign", "ore")];
+    let marks =
+        [concat!("to", "do!"), concat!("unimpl", "emented!"), concat!("FIX", "ME"), concat!("#[ign", "ore")];
     let mut found = Vec::new();
     for source in sources(&["src", "tools", "tests", "examples"]) {
         for (number, line) in source.text.lines().enumerate() {
@@ -214,7 +215,8 @@ fn no_file_is_dead() {
         let top_level = parts.len() == 2 && matches!(parts[0], "tests" | "examples");
         path == "src/lib.rs" || parts.last() == Some(&"main.rs") || top_level
     };
-    let mut alive: BTreeSet<String> = paths.iter().filter(|path| roots(path)).map(ToString::to_string).collect();
+    let mut alive: BTreeSet<String> =
+        paths.iter().filter(|path| roots(path)).map(ToString::to_string).collect();
     let mut queue: Vec<String> = alive.iter().cloned().collect();
     while let Some(path) = queue.pop() {
         let Some(source) = all.iter().find(|source| source.path == path) else { continue };

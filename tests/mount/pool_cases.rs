@@ -174,7 +174,8 @@ fn missing_members_are_named_and_their_places_left_alone() {
         if too_many.len() < 3 {
             pool.pull(&too_many);
             let said = pool.try_mount(&["degraded=yes"]).exits(1);
-            let named = too_many.iter().any(|&n| said.err.contains(&pool.disks[n].path().display().to_string()));
+            let named =
+                too_many.iter().any(|&n| said.err.contains(&pool.disks[n].path().display().to_string()));
             assert!(named, "none of the missing is named: {said}");
             assert!(!is_mounted(pool.path()));
             pool.restore(&too_many);
@@ -270,7 +271,8 @@ fn a_full_pool_can_delete() {
     pool.mount();
     assert!(fs::read(path("renamed".into())).expect("read") == piece, "a file of the full pool");
     for entry in fs::read_dir(pool.path()).expect("listed").flatten() {
-        let gone = if entry.path().is_dir() { fs::remove_dir(entry.path()) } else { fs::remove_file(entry.path()) };
+        let gone =
+            if entry.path().is_dir() { fs::remove_dir(entry.path()) } else { fs::remove_file(entry.path()) };
         gone.expect("removed");
     }
     // Space comes back with the next checkpoints.
@@ -329,7 +331,8 @@ fn a_member_that_fails_while_in_use() {
         }
         for number in 0..60 {
             let path = pool.path().join(format!("n{number}"));
-            let written = fs::write(&path, number.to_string()).and_then(|()| fs::File::open(&path)?.sync_all());
+            let written =
+                fs::write(&path, number.to_string()).and_then(|()| fs::File::open(&path)?.sync_all());
             written.unwrap_or_else(|error| panic!("{what}: file {number}: {error}"));
         }
         let after = pool.path().join("after");
