@@ -75,7 +75,9 @@ pub fn run(args: &Args) -> Result<()> {
         rows.push(row(title, cache, found));
     }
     println!("{}", report::conditions(medium, 1, &before));
-    println!("| cache= | cache + trees + 100 MB | peak seen | peak by the kernel | within | written, MB/s |");
+    println!(
+        "| cache= | cache + trees + 100 MB, MiB | peak seen, MiB | peak by the kernel, MiB | within | written, MB/s |"
+    );
     println!("| --- | ---: | ---: | ---: | --- | ---: |");
     rows.iter().for_each(|row| println!("{row}"));
     Ok(())
@@ -86,9 +88,9 @@ fn row(title: &str, cache: u64, found: Found) -> String {
     format!(
         "| {title} ({}) | {} | {} | {} | {} | {:.0} |",
         format_size(cache),
-        format_size(budget),
-        format_size(found.sampled),
-        format_size(found.most),
+        budget / MIB,
+        found.sampled / MIB,
+        found.most / MIB,
         if found.most.max(found.sampled) <= budget { "yes" } else { "**no**" },
         found.megabytes_per_second
     )

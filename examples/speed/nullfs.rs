@@ -28,6 +28,9 @@ const READ_AHEAD_KIB: u32 = 1024;
 
 /// Mounts it and serves it until somebody unmounts it.
 pub fn serve(mountpoint: &Path) -> Result<()> {
+    // A session of its own, as the pool's process has it: the scheduler may share the processors out by sessions.
+    // And Ctrl-C must find the mount alive, to unmount it. An error means that it leads one already.
+    let _ = rustix::process::setsid();
     let mountpoint = mountpoint.canonicalize().map_err(Failure::at("finding", mountpoint))?;
     let failed = || Failure::at("serving the null file system at", &mountpoint);
     let session = Session::new(Null::new(), &mountpoint, &config()).map_err(failed())?;

@@ -3,7 +3,6 @@
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -199,8 +198,6 @@ impl<'a> Target<'a> {
             .arg(&self.path)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // Ctrl-C must find the mount alive, to unmount it.
-            .process_group(0)
             .spawn()
             .map_err(starting())?;
         let child = self.null.insert(child);
