@@ -8,6 +8,10 @@ use super::cache::{Cache, Inner};
 use super::file::FileCache;
 use super::page::{PAGE_BYTES, Page, page_after, page_of};
 use crate::sync::Arc;
+use crate::units::MIB;
+
+/// What is captured of one file at once and is as long as this is a stream.
+const STREAM_BYTES: u64 = 4 * MIB;
 
 /// Neighbouring pages of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,10 +113,17 @@ impl Captured {
     /// Ends the capture after a failure: what is still there stays dirty.
     pub fn abandon(self) {}
 
+    /// A long piece of one file: the kernel's page cache has it too, and memory that was just written is cheaper
+    /// to use again than to fault in anew. So it is let go once half of the budget is in use.
+    fn is_stream(&self) -> bool {
+        self.marked.len() as u64 * BLOCK_PAGES * PAGE_BYTES >= STREAM_BYTES
+    }
+
     fn end_flight(&mut self, written: bool) -> u64 {
         let Some(file) = self.file.take() else { return 0 };
+        let keep = !self.is_stream() || self.inner.budget.used() < self.inner.budget.limit / 2;
         let mut state = file.state.lock();
-        let clean = state.end_flight(self.token, &self.marked, written, &self.inner.lru);
+        let clean = state.end_flight(self.token, &self.marked, written, keep, &self.inner.lru);
         self.inner.settle(&mut state, None);
         self.inner.release(&file, state);
         // The memory that was beyond the budget while it was dirty can go now.

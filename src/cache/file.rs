@@ -329,9 +329,17 @@ impl FileState {
         marked
     }
 
-    /// Ends a capture. With `written`, pages that are as they were captured become clean. Returns
+    /// Ends a capture. With `written`, pages that are as they were captured become clean; without `keep`, whole
+    /// blocks of them are let go. Returns
     /// their number.
-    pub fn end_flight(&mut self, token: u64, marked: &[(u64, Mask)], written: bool, lru: &Lru) -> u64 {
+    pub fn end_flight(
+        &mut self,
+        token: u64,
+        marked: &[(u64, Mask)],
+        written: bool,
+        keep: bool,
+        lru: &Lru,
+    ) -> u64 {
         let (mut clean, mut landed, mut freed) = (0, 0, 0);
         for (index, captured) in marked {
             let Some(block) = self.blocks.get_mut(index) else {
@@ -349,8 +357,12 @@ impl FileState {
             if written && same != 0 {
                 block.dirty &= !same;
                 clean += count(same);
-                self.list(*index, lru);
-                self.tidy(*index, lru);
+                if keep || same != Mask::MAX {
+                    self.list(*index, lru);
+                    self.tidy(*index, lru);
+                } else {
+                    self.drop_clean(*index, lru);
+                }
             }
         }
         if !written {

@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 use poolfs::member::runtime_dir;
 
 use super::error::{CliError, Result};
-use super::memory::ONE_ARENA;
+use super::memory::{self, ENVIRONMENT};
 use super::request::MountRequest;
 use super::serve::serve;
 
@@ -28,7 +28,7 @@ pub fn start_and_wait(request: &MountRequest) -> Result<()> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let mut child = Command::new(std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/proc/self/exe")))
         .arg0("poolfs")
-        .envs(std::env::var_os(ONE_ARENA.0).is_none().then_some(ONE_ARENA))
+        .envs(ENVIRONMENT.into_iter().filter(|_| !memory::is_said()))
         .arg("--daemonised-child")
         .args(super::args::normalised(arguments.iter().cloned()).into_iter().skip(1))
         .stdin(Stdio::null())
