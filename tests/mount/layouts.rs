@@ -190,29 +190,21 @@ fn parity_over_members_of_different_sizes() {
 
 /// Every layout, with equal and with mixed members, few and many.
 #[cfg(feature = "soak")]
-#[test]
-fn full_matrix() {
-    let _alone = heavy();
-    let layouts: [(&str, usize, usize); 8] = [
-        ("simple", 1, 0),
-        ("mirror", 2, 1),
-        ("mirror:3", 3, 2),
-        ("striped-mirror", 4, 1),
-        ("striped-mirror:3", 6, 2),
-        ("parity", 3, 1),
-        ("parity:2", 4, 2),
-        ("parity:3", 5, 3),
-    ];
-    let sizes = ["1500M", "4G", "2G", "3G", "2500M", "6G", "3500M", "1800M"];
-    for (resiliency, fewest, tolerance) in layouts {
+mod full_matrix {
+    use super::{Amount, Disk, Plan, heavy};
+
+    const SIZES: [&str; 8] = ["1500M", "4G", "2G", "3G", "2500M", "6G", "3500M", "1800M"];
+
+    fn run(resiliency: &'static str, fewest: usize, tolerance: usize) {
+        let _alone = heavy();
         for members in [fewest, fewest + 1, fewest + 2] {
             for mixed in [false, true] {
-                let size = |n: usize| if mixed { sizes[n % sizes.len()] } else { "4G" };
+                let size = |n: usize| if mixed { SIZES[n % SIZES.len()] } else { "4G" };
                 let disks = (0..members).map(|n| Disk::Directory(size(n))).collect();
                 let mut plan = Plan::new(resiliency, disks, Amount::MIDDLE);
                 if tolerance > 0 {
-                    plan.losses =
-                        (0..members).map(|n| (0..tolerance).map(|i| (n + i) % members).collect()).collect();
+                    let losses = (0..members).map(|n| (0..tolerance).map(|i| (n + i) % members).collect());
+                    plan.losses = losses.collect();
                     plan.written_without = vec![members - 1];
                     // With none to spare, what is written without a member is on one copy only.
                     plan.then_lost = if members > fewest { (0..tolerance).collect() } else { Vec::new() };
@@ -220,6 +212,46 @@ fn full_matrix() {
                 plan.run();
             }
         }
+    }
+
+    #[test]
+    fn simple() {
+        run("simple", 1, 0);
+    }
+
+    #[test]
+    fn mirror() {
+        run("mirror", 2, 1);
+    }
+
+    #[test]
+    fn mirror_of_three_copies() {
+        run("mirror:3", 3, 2);
+    }
+
+    #[test]
+    fn striped_mirror() {
+        run("striped-mirror", 4, 1);
+    }
+
+    #[test]
+    fn striped_mirror_of_three_copies() {
+        run("striped-mirror:3", 6, 2);
+    }
+
+    #[test]
+    fn parity() {
+        run("parity", 3, 1);
+    }
+
+    #[test]
+    fn double_parity() {
+        run("parity:2", 4, 2);
+    }
+
+    #[test]
+    fn triple_parity() {
+        run("parity:3", 5, 3);
     }
 }
 
