@@ -201,8 +201,8 @@ impl Pool {
                 self.land(&mut flights[index - FLIGHTS_MAX], &mut failed);
             }
             let mut own = Vec::new();
-            let slots = self.build(stream, &batch, &mut own);
-            let writes = Some(self.start_writes(&batch, slots));
+            let images = self.build(stream, &batch, &mut own);
+            let writes = Some(self.start_writes(&batch, images));
             flights.push(Flight { batch, pieces: own, writes });
         }
         for flight in &mut flights {
@@ -263,29 +263,30 @@ impl Pool {
         }
     }
 
-    /// Fills one buffer for each slot, and notes the pieces.
+    /// Fills the images of a batch (see [`image_of`]), and notes the pieces.
     fn build(&self, stream: &Stream, batch: &Batch, pieces: &mut Vec<Piece>) -> Vec<AlignedBuf> {
         let geometry = &batch.set.geometry;
         let height = batch.height() as usize;
-        let mut slots: Vec<AlignedBuf> = (0..geometry.slots()).map(|_| self.buffers.take(height)).collect();
+        let images = image_of(geometry.redundancy, geometry.slots());
+        let mut images: Vec<AlignedBuf> = (0..images).map(|_| self.buffers.take(height)).collect();
         let mut base = 0;
         for (stripe, at) in &batch.stripes {
             note_pieces(stream, batch, stripe, *at, pieces);
-            fill_stripe(stream, batch, stripe, *at, base, &mut slots, pieces);
+            fill_stripe(stream, batch, stripe, *at, base, &mut images, pieces);
             base += stripe.height as usize;
         }
-        slots
+        images
     }
 
-    /// Hands every slot's buffer to its member.
-    fn start_writes(&self, batch: &Batch, slots: Vec<AlignedBuf>) -> Started<Outcome> {
+    /// Hands every slot's image to its member.
+    fn start_writes(&self, batch: &Batch, images: Vec<AlignedBuf>) -> Started<Outcome> {
         let fresh = batch.set.take_header_duty();
         let height = batch.height() as usize;
         let offset = batch.offset();
-        let jobs = slots
-            .into_iter()
-            .enumerate()
-            .map(|(slot, buf)| {
+        let images: Vec<Arc<AlignedBuf>> = images.into_iter().map(Arc::new).collect();
+        let jobs = (0..batch.set.slots.len())
+            .map(|slot| {
+                let buf = Arc::clone(&images[image_of(batch.set.geometry.redundancy, slot)]);
                 let place = batch.set.slots[slot];
                 let disk = self.member(place.member).disk.clone();
                 let header = fresh.then(|| self.slab_header(&batch.set, slot));
@@ -298,12 +299,16 @@ impl Pool {
                         disk.write(area, 0, &header.encode())?;
                     }
                     let result = disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height]);
-                    buffers.give(buf);
+                    // The last one gives it back.
+                    if let Some(buf) = Arc::into_inner(buf) {
+                        buffers.give(buf);
+                    }
                     result
                 });
                 (place.member, job)
             })
             .collect();
+        drop(images);
         self.lanes.start(Lane::Write, jobs)
     }
 
@@ -374,15 +379,23 @@ fn note_pieces(stream: &Stream, batch: &Batch, stripe: &Stripe, at: u64, pieces:
     }
 }
 
-/// Copies a stripe's data into the slots' buffers from byte `base` of each, block by block, with its
-/// checksums, copies and parity.
+/// The image that `slot` gets: slots that hold copies of the same columns (neighbours, at every rotation) share one.
+fn image_of(redundancy: Redundancy, slot: usize) -> usize {
+    match redundancy {
+        Redundancy::Copies(copies) => slot / usize::from(copies),
+        Redundancy::Parity(_) => slot,
+    }
+}
+
+/// Copies a stripe's data into the images from byte `base` of each, block by block, with its checksums and
+/// parity.
 fn fill_stripe(
     stream: &Stream,
     batch: &Batch,
     stripe: &Stripe,
     at: u64,
     base: usize,
-    slots: &mut [AlignedBuf],
+    images: &mut [AlignedBuf],
     pieces: &mut [Piece],
 ) {
     let geometry = &batch.set.geometry;
@@ -396,11 +409,14 @@ fn fill_stripe(
             let block_len = BLOCK_BYTES.min(len - block);
             let range = in_slot + block..in_slot + block + block_len;
             for segment in row {
-                let target = geometry.slot_of(offset, first_column(geometry.redundancy, segment.column));
+                let slot = geometry.slot_of(offset, first_column(geometry.redundancy, segment.column));
+                let image = &mut images[image_of(geometry.redundancy, slot)];
                 let from = at + segment.at + block as u64;
-                copy_block(stream, batch.end, from, &mut slots[target][range.clone()], &mut sums, at);
+                copy_block(stream, batch.end, from, &mut image[range.clone()], &mut sums, at);
             }
-            add_redundancy(batch, offset, range, slots);
+            if let Redundancy::Parity(parity) = geometry.redundancy {
+                add_parity(batch, usize::from(parity), offset, range, images);
+            }
         }
     }
     hand_out_sums(stream, at, &sums, batch.set.id, pieces);
@@ -427,41 +443,24 @@ fn copy_block(stream: &Stream, end: u64, from: u64, out: &mut [u8], sums: &mut [
     }
 }
 
-/// Makes the copies, or the parity, of one block of every column.
-fn add_redundancy(batch: &Batch, offset: u64, range: Range<usize>, slots: &mut [AlignedBuf]) {
+/// Computes the parity of one block of every column.
+fn add_parity(batch: &Batch, parity: usize, offset: u64, range: Range<usize>, images: &mut [AlignedBuf]) {
     let geometry = &batch.set.geometry;
     let columns = usize::from(geometry.columns);
-    match geometry.redundancy {
-        Redundancy::Copies(copies) => {
-            for column in 0..columns {
-                let first = column * usize::from(copies);
-                let source = geometry.slot_of(offset, first);
-                for copy in 1..usize::from(copies) {
-                    let target = geometry.slot_of(offset, first + copy);
-                    if let Ok([source, target]) = slots.get_disjoint_mut([source, target]) {
-                        target[range.clone()].copy_from_slice(&source[range.clone()]);
-                    }
-                }
-            }
-        }
-        Redundancy::Parity(parity) => {
-            let parity_slots: Vec<usize> =
-                (0..usize::from(parity)).map(|index| geometry.slot_of(offset, columns + index)).collect();
-            let mut taken: Vec<AlignedBuf> = parity_slots
-                .iter()
-                .map(|&slot| std::mem::replace(&mut slots[slot], AlignedBuf::zeroed(0)))
-                .collect();
-            {
-                let data: Vec<&[u8]> = (0..columns)
-                    .map(|column| &slots[geometry.slot_of(offset, column)][range.clone()])
-                    .collect();
-                let mut out: Vec<&mut [u8]> = taken.iter_mut().map(|buf| &mut buf[range.clone()]).collect();
-                codec::encode(&data, &mut out);
-            }
-            for (slot, buf) in parity_slots.into_iter().zip(taken) {
-                slots[slot] = buf;
-            }
-        }
+    let parity_slots: Vec<usize> =
+        (0..parity).map(|index| geometry.slot_of(offset, columns + index)).collect();
+    let mut taken: Vec<AlignedBuf> = parity_slots
+        .iter()
+        .map(|&slot| std::mem::replace(&mut images[slot], AlignedBuf::zeroed(0)))
+        .collect();
+    {
+        let data: Vec<&[u8]> =
+            (0..columns).map(|column| &images[geometry.slot_of(offset, column)][range.clone()]).collect();
+        let mut out: Vec<&mut [u8]> = taken.iter_mut().map(|buf| &mut buf[range.clone()]).collect();
+        codec::encode(&data, &mut out);
+    }
+    for (slot, buf) in parity_slots.into_iter().zip(taken) {
+        images[slot] = buf;
     }
 }
 
