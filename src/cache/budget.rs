@@ -110,7 +110,7 @@ impl Budget {
     }
 
     /// Whether writers are being slowed.
-    pub fn is_pressed(&self) -> bool {
+    pub fn is_slowing(&self) -> bool {
         self.dirty() > self.dirty_limit / 100 * SLOW_FROM_PERCENT
     }
 

@@ -119,8 +119,8 @@ impl Cache {
     }
 
     /// Writers are being slowed, or wait: dirty data must go, also what would better wait for something.
-    pub fn is_pressed(&self) -> bool {
-        self.0.budget.is_pressed()
+    pub fn is_slowing(&self) -> bool {
+        self.0.budget.is_slowing()
     }
 
     /// Waits until so many bytes may become dirty, or `deadline` has passed (in the system's time).

@@ -50,7 +50,7 @@ impl Backing for Fs {
 
     fn flush(&self, inos: &[Ino]) -> std::result::Result<(), FlushError> {
         // Under pressure a file that is being replaced must not wait for its close: others wait for its memory.
-        let why = if self.cache.is_pressed() { Why::Demand } else { Why::Age };
+        let why = if self.cache.is_slowing() { Why::Demand } else { Why::Age };
         match self.flush_round(inos, why) {
             Ok(_) => Ok(()),
             Err(error) => Err(FlushError { message: error.to_string() }),
