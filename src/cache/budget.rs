@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::cache::Inner;
 use super::page::PAGE_BYTES;
+use crate::limits::FLUSH_BATCH_BYTES;
 use crate::sync::atomic::{AtomicI64, Ordering};
 use crate::sync::{Condvar, Mutex};
 use crate::units::MIB;
@@ -81,9 +82,17 @@ impl Budget {
         self.dirty().saturating_sub(self.flying())
     }
 
-    /// Dirty bytes above which the flusher does not wait for age.
-    pub fn pressure(&self) -> u64 {
-        self.dirty_limit / 2
+    /// Dirty bytes above which the flusher does not wait for age. Well below the limit, so that the members work
+    /// while the program still writes.
+    fn pressure(&self) -> u64 {
+        self.dirty_limit / 4
+    }
+
+    /// Dirty bytes that are to be written out now although they are young: none, or enough for a whole batch,
+    /// since small ones cost as much processor time as large ones.
+    pub fn excess(&self) -> u64 {
+        let excess = self.waiting().saturating_sub(self.pressure());
+        if excess >= FLUSH_BATCH_BYTES.min(self.dirty_limit / 4) { excess } else { 0 }
     }
 
     /// Adds to the bytes in use.

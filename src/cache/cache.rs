@@ -200,6 +200,6 @@ impl Inner {
 
     /// Whether more dirty data waits than should, whatever its age.
     pub fn is_pressed(&self) -> bool {
-        self.budget.waiting() > self.budget.pressure()
+        self.budget.excess() > 0
     }
 }

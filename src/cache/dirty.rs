@@ -154,7 +154,7 @@ impl Inner {
 
     /// See [`Cache::due`]; only files that `wanted` wants.
     pub(super) fn due(&self, now: Duration, mut wanted: impl FnMut(&Due) -> bool) -> Vec<Due> {
-        let excess = self.budget.waiting().saturating_sub(self.budget.pressure());
+        let excess = self.budget.excess();
         let mut batch = Vec::new();
         let mut gathered = 0;
         for (since, ino) in self.queue.first(CANDIDATES) {
