@@ -45,11 +45,22 @@ fn under_pressure_the_oldest_go_first_and_only_as_many_as_needed() {
         assert_eq!(fake.cache.write(ino, 0, &[1; 131_072], 0), Ok(32));
         fake.clock.advance(Duration::from_millis(1));
     }
-    // 1.5 MiB are dirty; half of the limit is 1 MiB.
-    assert_eq!(fake.cache.due(fake.clock.elapsed()), [1, 2, 3, 4]);
+    // 1.5 MiB are dirty; a quarter of the limit is 512 KiB.
+    assert_eq!(fake.cache.due(fake.clock.elapsed()), [1, 2, 3, 4, 5, 6, 7, 8]);
     assert_ne!(fake.cache.admit(P), Admission::Wait);
     assert_eq!(fake.cache.admit(MIB), Admission::Wait);
     assert!(!fake.cache.wait_for_room(MIB, Duration::MAX));
+}
+
+#[test]
+fn under_pressure_nothing_young_goes_before_it_is_a_batch() {
+    let fake = Fake::new(4 * MIB);
+    for ino in 1..=7 {
+        assert_eq!(fake.cache.write(ino, 0, &[1; 131_072], 0), Ok(32));
+    }
+    assert!(fake.cache.due(fake.clock.elapsed()).is_empty(), "384 KiB too much are no batch");
+    assert_eq!(fake.cache.write(8, 0, &[1; 131_072], 0), Ok(32));
+    assert_eq!(fake.cache.due(fake.clock.elapsed()).len(), 4);
 }
 
 #[test]
