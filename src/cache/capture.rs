@@ -114,14 +114,14 @@ impl Captured {
     pub fn abandon(self) {}
 
     /// A long piece of one file: the kernel's page cache has it too, and memory that was just written is cheaper
-    /// to use again than to fault in anew. So it is let go once half of the budget is in use.
+    /// to use again than to fault in anew. So it is let go once an eighth of the budget is in use.
     fn is_stream(&self) -> bool {
         self.marked.len() as u64 * BLOCK_PAGES * PAGE_BYTES >= STREAM_BYTES
     }
 
     fn end_flight(&mut self, written: bool) -> u64 {
         let Some(file) = self.file.take() else { return 0 };
-        let keep = !self.is_stream() || self.inner.budget.used() < self.inner.budget.limit / 2;
+        let keep = !self.is_stream() || self.inner.budget.used() < self.inner.budget.limit / 8;
         let mut state = file.state.lock();
         let clean = state.end_flight(self.token, &self.marked, written, keep, &self.inner.lru);
         self.inner.settle(&mut state, None);
