@@ -98,7 +98,8 @@ impl Fs {
         }
     }
 
-    fn hold(&self, state: &mut NodeState, bytes: u64) -> Result<()> {
+    /// Sets room aside for space that is promised and not written yet.
+    pub(super) fn hold(&self, state: &mut NodeState, bytes: u64) -> Result<()> {
         if bytes > 0 {
             self.pool.reserve(&state.inode.resiliency, bytes)?;
             state.held += bytes;

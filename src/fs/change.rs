@@ -54,6 +54,11 @@ impl Change {
         }
     }
 
+    /// The caller has the exclusive lock of this inode too, so that its references stay as they are.
+    pub fn own(&mut self, ino: Ino) {
+        self.owners.insert(ino);
+    }
+
     /// Nothing in it.
     pub fn is_empty(&self) -> bool {
         self.tx.is_empty() && self.refs.is_empty()

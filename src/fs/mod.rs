@@ -9,7 +9,7 @@
 //! | `node`, `locks`, `handles` | inodes in memory, locking several of them, open files |
 //! | `namespace`, `create`, `rename`, `directory` | names |
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
-//! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
+//! | `data`, `copy`, `truncate`, `allocate` | reading, writing, sharing, cutting, fallocate, lseek |
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
 //! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
 //! | `reserve`, `numbers` | room in the pool, counters |
@@ -45,6 +45,7 @@
 mod allocate;
 mod attr;
 mod change;
+mod copy;
 mod create;
 mod data;
 mod directory;
