@@ -1,7 +1,8 @@
 //! Making things durable.
 
 use super::Fs;
-use super::error::Result;
+use super::change::Change;
+use super::error::{FsError, Result};
 use super::flush_commit::TX_BYTES;
 use super::node::{Node, NodeState};
 use crate::cache::{Page, Run};
@@ -79,20 +80,20 @@ impl Fs {
         if state.gone {
             return Ok(true);
         }
-        let mut tx = Tx::new();
+        let mut change = Change::new();
         let inode = state.inode.clone();
-        match self.add_dirty(node, &state, &mut tx)? {
+        match self.add_dirty(node, &state, &mut change.tx)? {
             Journaled::TooMuch => Ok(false),
             Journaled::All(pages) => {
                 let attributes = state.attr_dirty && !datasync;
                 let size = state.persisted_size != state.inode.size;
                 if pages > 0 || attributes || size || state.replaced_at.is_some() {
-                    let sectors = self.add_replacement(node, &state, &mut tx)?;
+                    let sectors = self.add_replacement(node, &state, &mut change)?;
                     let record = Inode { sectors, ..inode };
-                    tx.put(Table::Inodes, ino_key(node.ino), &record);
-                    match self.store.commit(tx) {
+                    change.tx.put(Table::Inodes, ino_key(node.ino), &record);
+                    match self.commit(change) {
                         // The log has no room for data now; a stripe has.
-                        Err(StoreError::JournalFull) if pages > 0 => return Ok(false),
+                        Err(FsError::Store(StoreError::JournalFull)) if pages > 0 => return Ok(false),
                         outcome => outcome?,
                     };
                     self.journaled(node, &mut state, pages > 0, sectors);
@@ -130,15 +131,15 @@ impl Fs {
         Ok(Journaled::All(pages.len()))
     }
 
-    /// Puts the end of a replaced file's old content into `tx`. Returns the sectors that remain.
-    pub(super) fn add_replacement(&self, node: &Node, state: &NodeState, tx: &mut Tx) -> Result<u64> {
+    /// Puts the end of a replaced file's old content into `change`. Returns the sectors that remain.
+    pub(super) fn add_replacement(&self, node: &Node, state: &NodeState, change: &mut Change) -> Result<u64> {
         if state.replaced_at.is_none() {
             return Ok(state.inode.sectors);
         }
         // `can_wait` saw to it that this is one batch.
         let batch = self.cut_batch(node.ino, 0, u64::MAX)?;
         let removed = batch.edit.removed();
-        batch.emit(node.ino, tx);
+        change.map(node.ino, &batch.edit);
         Ok(state.inode.sectors.saturating_sub(removed / SECTOR))
     }
 

@@ -6,6 +6,7 @@ mod crash;
 mod cutting;
 mod model;
 mod names;
+mod sharing;
 mod threads;
 mod wrapping;
 
