@@ -55,5 +55,7 @@ pub const SMALL_FSYNC_BYTES: u64 = 256 * KIB;
 pub const CACHE_DEFAULT_MAX_BYTES: u64 = GIB;
 /// Smallest `cache=`.
 pub const CACHE_MIN_BYTES: u64 = 8 * MIB;
+/// Inodes kept in memory above which those are dropped with which nothing is going on (about 600 bytes each).
+pub const NODES_KEPT: usize = 16 * 1024;
 /// Most bytes that one flush gathers before it writes stripes.
 pub const FLUSH_BATCH_BYTES: u64 = 16 * MIB;

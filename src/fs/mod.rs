@@ -6,7 +6,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `mount`, `orphans` | start, threads, unmount; what a crash left half done |
-//! | `node`, `locks`, `handles` | inodes in memory, locking several of them, open files |
+//! | `node`, `node_table` | an inode in memory; which ones are, and for how long |
+//! | `locks`, `handles` | locking several inodes, open files |
 //! | `namespace`, `create`, `rename`, `directory` | names |
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
 //! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
@@ -54,6 +55,7 @@ mod map;
 mod mount;
 mod namespace;
 mod node;
+mod node_table;
 mod numbers;
 mod orphans;
 mod rename;
@@ -125,7 +127,7 @@ pub struct Fs {
     pool: Arc<Pool>,
     store: Arc<Store>,
     cache: Arc<Cache>,
-    nodes: node::NodeTable,
+    nodes: node_table::NodeTable,
     handles: handles::Handles,
     ino_numbers: numbers::Numbers,
     extent_numbers: numbers::Numbers,

@@ -7,7 +7,7 @@ use super::error::{FsError, Result};
 use super::flush::Why;
 use super::handles::Handles;
 use super::namespace::FIRST_COOKIE;
-use super::node::NodeTable;
+use super::node_table::NodeTable;
 use super::numbers::Numbers;
 use super::{Fs, FsOptions, WriteCache};
 use crate::cache::{Backing, Cache, CacheOptions, Flusher};
@@ -107,7 +107,7 @@ impl Fs {
         let fs = Arc::new(Self {
             ino_numbers: Numbers::load(&store, b"next-ino", ROOT_INO + 1)?,
             extent_numbers: Numbers::load(&store, b"next-extent", 1)?,
-            nodes: NodeTable::new(),
+            nodes: NodeTable::new(cache.clone()),
             handles: Handles::new(),
             rename_lock: Mutex::new(()),
             replacing: Mutex::new(HashSet::new()),
@@ -258,13 +258,14 @@ impl Fs {
         Ok(())
     }
 
-    /// Drops nodes that nobody counts any more and that had to stay until now.
+    /// Drops nodes that had to stay in memory until now.
     fn sweep(&self) {
         let leftover = self.nodes.take_leftover();
         self.write_attributes(&leftover);
         for ino in leftover {
             self.retire(ino);
         }
+        self.nodes.trim();
     }
 
     /// Flushes everything, stops the threads and closes the pool's tables in order. A second call does

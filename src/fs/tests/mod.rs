@@ -6,6 +6,7 @@ mod crash;
 mod cutting;
 mod model;
 mod names;
+mod nodes;
 mod threads;
 mod wrapping;
 
