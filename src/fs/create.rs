@@ -121,6 +121,7 @@ impl Fs {
             generation: 1,
             size: template.target.as_ref().map_or(0, |target| target.len() as u64),
             sectors: 0,
+            inline: false,
             atime: now,
             mtime: now,
             ctime: now,

@@ -12,6 +12,7 @@
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
 //! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
+//! | `inline` | small files, whose content is in a table |
 //! | `extents`, `map`, `reserve`, `numbers` | what a file's map says, room in the pool, counters |
 //!
 //! # Locking order
@@ -50,6 +51,7 @@ mod flush;
 mod flush_commit;
 mod fsync;
 mod handles;
+mod inline;
 mod locks;
 mod map;
 mod mount;
@@ -136,6 +138,10 @@ pub struct Fs {
     replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.
     dead: Mutex<Vec<Ino>>,
+    /// The store takes changes into the log; before that they are in memory.
+    logging: AtomicBool,
+    /// Held by who eases the log.
+    easing: Mutex<()>,
     /// The last record when room was last made.
     room_made_at: Mutex<Option<Seq>>,
     /// The last record that the committer knows to be durable.

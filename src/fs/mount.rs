@@ -112,6 +112,8 @@ impl Fs {
             rename_lock: Mutex::new(()),
             replacing: Mutex::new(HashSet::new()),
             dead: Mutex::new(Vec::new()),
+            logging: AtomicBool::new(false),
+            easing: Mutex::new(()),
             room_made_at: Mutex::new(None),
             synced: Mutex::new(0),
             unmounted: AtomicBool::new(false),
@@ -133,6 +135,7 @@ impl Fs {
         if !fs.pool.read_only() {
             fs.flush_journaled()?;
             fs.store.start()?;
+            fs.logging.store(true, Ordering::Release);
             if fs.options.background {
                 fs.start_threads();
             }
@@ -156,6 +159,7 @@ impl Fs {
             generation: 1,
             size: 0,
             sectors: 0,
+            inline: false,
             atime: now,
             mtime: now,
             ctime: now,
@@ -240,6 +244,18 @@ impl Fs {
         self.note("flushing for a checkpoint", self.flush_for_the_journal());
         self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
         self.background.eased();
+    }
+
+    /// Takes a checkpoint if the log is short of room. Before content goes into it that is on no stripe: unlike
+    /// other commits of a flush, that takes much of the log, and frees little. Call without locks.
+    pub(super) fn ease_log(&self) {
+        if !self.logging.load(Ordering::Acquire) || !self.store.log_is_short() {
+            return;
+        }
+        let _turn = self.easing.lock();
+        if self.store.log_is_short() {
+            self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
+        }
     }
 
     fn note(&self, what: &str, outcome: Result<()>) {

@@ -4,6 +4,7 @@ mod basics;
 mod check;
 mod crash;
 mod cutting;
+mod inline;
 mod model;
 mod names;
 mod nodes;
@@ -135,8 +136,7 @@ impl Fs {
 
     /// The second half.
     pub(super) fn finish_for_test(&self, taken: flush::Taken) {
-        let resiliency = taken.node.state.read().inode.resiliency;
-        self.write_group(&resiliency, vec![taken]).expect("writes and commits");
+        self.write_taken(vec![taken]).expect("writes and commits");
     }
 
     /// Drops everything that is cached and clean.
