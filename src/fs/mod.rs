@@ -104,6 +104,8 @@ pub enum WriteCache {
 pub struct FsOptions {
     /// Memory for file data, in bytes; half of it may be dirty.
     pub cache_bytes: u64,
+    /// Memory for nodes of the metadata's trees, in bytes.
+    pub meta_cache_bytes: u64,
     /// When a write is answered.
     pub write_cache: WriteCache,
     /// Dirty data is written out when it is so old.

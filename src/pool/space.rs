@@ -335,6 +335,7 @@ impl Pool {
             fill: 0,
             sealed: false,
             short: width.short,
+            live: 0,
         };
         if width.short {
             log::warn!("too few members are left: new {resiliency} data is written with less redundancy");

@@ -187,6 +187,9 @@ pub fn extent_key(extent: ExtentId) -> Vec<u8> {
     extent.to_be_bytes().to_vec()
 }
 
+/// Above every key of [`Table::Sets`].
+pub const SET_KEY_MAX: [u8; 9] = [0xff; 9];
+
 /// Key of [`Table::Sets`].
 pub fn set_key(set: SetId) -> Vec<u8> {
     set.to_be_bytes().to_vec()
