@@ -225,7 +225,8 @@ fn trees_of_ordinary_nodes_are_what_a_map_is() {
 
 /// A store with so many keys in one table, checkpointed.
 fn filled(sim: &SimPool, keys: u64) -> Store {
-    let store = open(sim, options(crate::limits::NODE_BYTES));
+    let options = StoreOptions { cache_bytes: 1 << 20, ..options(crate::limits::NODE_BYTES) };
+    let store = open(sim, options);
     for first in (0..keys).step_by(500) {
         let mut tx = Tx::new();
         for number in first..(first + 500).min(keys) {
@@ -254,7 +255,8 @@ fn a_checkpoint_writes_what_changed_and_the_way_there() {
     }
     store.checkpoint().expect("takes a checkpoint");
     let written = store.nodes_written() - before;
-    assert!(written <= 3 * 2 + 3 + 1, "{written} nodes for three changes");
+    // Full nodes become two, at each level.
+    assert!(written <= 2 * (3 + 3) + 1, "{written} nodes for three changes");
     let before = store.nodes_written();
     let mut tx = Tx::new();
     tx.delete(Table::Inodes, key(11));
@@ -282,9 +284,9 @@ fn mounting_reads_a_few_nodes_of_many() {
 fn memory_for_nodes_is_bounded() {
     let sim = sim(200);
     let store = filled(&sim, 100_000);
-    assert!(store.cache_bytes() <= 256 << 10);
+    assert!(store.cache_bytes() <= 1 << 20);
     assert_eq!(store.scan(Table::Inodes, &[], &TOP, usize::MAX).expect("scans").len(), 100_000);
-    assert!(store.cache_bytes() <= 256 << 10);
+    assert!(store.cache_bytes() <= 1 << 20);
     let before = store.nodes_read();
     store.get(Table::Inodes, &key(2)).expect("reads");
     assert!(store.nodes_read() <= before + 1, "the scan threw out inner nodes");
@@ -299,7 +301,7 @@ fn readers_and_writers_go_on_during_checkpoints() {
     let readers: Vec<_> = (0..3)
         .map(|reader| {
             let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-            crate::sync::spawn("reader", move || {
+            std::thread::spawn(move || {
                 let (mut random, mut last, mut rounds) = (reader, 0, 0_u64);
                 while !stop.load(Ordering::Acquire) {
                     let number = next_random(&mut random) % 2_000 * 2;
@@ -312,7 +314,7 @@ fn readers_and_writers_go_on_during_checkpoints() {
                     let found = store.scan(Table::Inodes, &key(number), &key(number + 2), 9).expect("scans");
                     assert_eq!((pair.0, found.len()), (key(number), 1));
                     let newer = [&pair.1, &found[0].1].map(|value| single(&value[..8]).expect("a number"));
-                    if version < u64::MAX / 2 {
+                    if version < 1 << 32 {
                         assert!(version <= newer[0] && newer[0] <= newer[1], "an older value came back");
                         last = last.max(version);
                     }
@@ -324,7 +326,7 @@ fn readers_and_writers_go_on_during_checkpoints() {
         .collect();
     let writer = {
         let (store, stop) = (Arc::clone(&store), Arc::clone(&stop));
-        crate::sync::spawn("writer", move || {
+        std::thread::spawn(move || {
             let mut random = 99;
             let mut version = 0_u64;
             while !stop.load(Ordering::Acquire) {
@@ -347,13 +349,14 @@ fn readers_and_writers_go_on_during_checkpoints() {
             version
         })
     };
-    for _ in 0..60 {
+    let begun = store.last_seq();
+    while store.last_seq() < begun + 300 {
         store.checkpoint().expect("takes a checkpoint");
     }
     stop.store(true, Ordering::Release);
     let versions = writer.join().expect("writes");
     let rounds: u64 = readers.into_iter().map(|reader| reader.join().expect("reads").0).sum();
-    assert!(versions > 20 && rounds > 100, "{versions} transactions, {rounds} readings");
+    assert!(versions >= 300 && rounds > 100, "{versions} transactions, {rounds} readings");
     store.checkpoint().expect("takes a checkpoint");
     store.checkpoint().expect("takes a checkpoint");
     store.check_trees().expect("whole, and nothing is left over");
