@@ -181,4 +181,11 @@ impl Fs {
         self.await_log_room();
         Ok(())
     }
+
+    /// [`Fs::may_change`], for a change that adds entries to the tables: refused where that would take the room
+    /// that deleting needs. Call without locks.
+    fn may_grow(&self) -> Result<()> {
+        self.may_change()?;
+        self.with_room(|| if self.store.may_grow() { Ok(()) } else { Err(FsError::NoSpace) })
+    }
 }

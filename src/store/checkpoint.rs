@@ -130,6 +130,7 @@ impl Store {
                 self.overlay.write().thaw();
                 self.pool.release_metadata(&written);
                 self.nodes.forget(&written);
+                self.note_room(last.live.total());
                 return Err(error);
             }
         };
@@ -141,8 +142,8 @@ impl Store {
         last.retired.push(roots, made.replaced);
         (last.number, last.block, last.live) = (number, made.block, made.live);
         self.release_retired(&mut last);
-        self.pool.expect_metadata(self.room.to_keep(last.live.total()));
         self.pool.checkpoint_published(number);
+        self.note_room(last.live.total());
         *self.last_checkpoint_at.lock() = self.clock.elapsed();
         Ok(())
     }

@@ -82,6 +82,15 @@ pub struct JournaledData {
     pub bytes: Vec<u8>,
 }
 
+/// The pool's room for metadata, as of the last checkpoint.
+#[derive(Debug, Default, Clone, Copy)]
+struct Left {
+    /// Bytes that could be written.
+    room: u64,
+    /// Bytes of the trees.
+    trees: u64,
+}
+
 /// The tables of a pool.
 #[derive(Debug)]
 pub struct Store {
@@ -95,6 +104,8 @@ pub struct Store {
     last_checkpoint: Mutex<LastCheckpoint>,
     last_checkpoint_at: Mutex<Duration>,
     room: Room,
+    /// What the pool had left for metadata after the last checkpoint, and bytes of the trees then.
+    left: Mutex<Left>,
     node_bytes: usize,
     clock: Clock,
 }
@@ -210,6 +221,20 @@ impl Store {
         let used = self.journal.lock().used_bytes();
         used > self.pool.dimensions().ring_bytes / 4 * 3
             || self.room.is_exceeded(self.overlay.read().active_size())
+    }
+
+    /// Whether the tables may grow: after the next checkpoint there will be room for yet another one, of changes
+    /// that make room. Whoever adds names, attributes or other entries asks first; who removes some need not.
+    pub fn may_grow(&self) -> bool {
+        let left = *self.left.lock();
+        let layer = self.overlay.read().active_size();
+        left.room >= self.room.to_write(layer, left.trees) + self.room.to_keep(left.trees) / 2
+    }
+
+    /// Asks the pool how much room there is, and says how much is to be kept.
+    fn note_room(&self, trees: u64) {
+        self.pool.expect_metadata(self.room.to_keep(trees));
+        *self.left.lock() = Left { room: self.pool.metadata_room(), trees };
     }
 
     /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first, or the

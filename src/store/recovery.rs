@@ -58,6 +58,7 @@ impl Store {
             overlay: RwLock::new(overlay),
             nodes: NodeCache::new(Arc::clone(&pool), options.cache_bytes),
             data: Mutex::new(replay.data),
+            left: Mutex::default(),
             room: Room::new(pool.offered_bytes(), options.node_bytes),
             last_checkpoint: Mutex::new(last_checkpoint),
             last_checkpoint_at: Mutex::new(options.clock.elapsed()),
@@ -70,8 +71,8 @@ impl Store {
             let end = JournalEnd { next_seq: last + 1, tail_seq: tail.0, live: tail.1..head };
             store.pool.publish(&end, |superblock| superblock.clean = false)?;
             let trees = store.last_checkpoint.lock().live.total();
-            store.pool.expect_metadata(store.room.to_keep(trees));
             store.pool.start_writing();
+            store.note_room(trees);
         }
         Ok((store, journaled))
     }

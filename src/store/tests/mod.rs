@@ -1,5 +1,6 @@
 //! The store over simulated disks: every crash point of a scripted workload, with members lost as well.
 
+mod failures;
 mod trees;
 
 use std::collections::BTreeMap;
@@ -23,12 +24,17 @@ struct History {
 }
 
 fn options() -> StoreOptions {
-    StoreOptions { clock: Clock::manual(), ..StoreOptions::default() }
+    // Trees get some levels.
+    StoreOptions { clock: Clock::manual(), node_bytes: 700, ..StoreOptions::default() }
 }
 
 fn open(sim: &SimPool, lost: &[usize]) -> super::Result<Store> {
+    open_with(sim, lost, options())
+}
+
+fn open_with(sim: &SimPool, lost: &[usize], options: StoreOptions) -> super::Result<Store> {
     let pool = sim.open(lost)?;
-    let (store, journaled) = Store::recover(pool, options())?;
+    let (store, journaled) = Store::recover(pool, options)?;
     assert!(journaled.is_empty(), "this workload journals no data");
     store.start()?;
     Ok(store)
@@ -104,6 +110,7 @@ fn workload(store: &Store, history: &mut History) -> super::Result<()> {
 
 /// Everything that was acknowledged is there, nothing is half there, and every extent reads right.
 fn check(store: &Store, history: &History, what: &str) {
+    store.check_trees().unwrap_or_else(|error| panic!("{what}: {error}"));
     let state = state_of(store);
     let found = history.states.iter().rposition(|known| *known == state);
     assert!(
