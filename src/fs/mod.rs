@@ -115,6 +115,8 @@ pub enum WriteCache {
 pub struct FsOptions {
     /// Memory for file data, in bytes; half of it may be dirty.
     pub cache_bytes: u64,
+    /// Memory for nodes of the metadata's trees, in bytes.
+    pub meta_cache_bytes: u64,
     /// When a write is answered.
     pub write_cache: WriteCache,
     /// Dirty data is written out when it is so old.
@@ -195,5 +197,12 @@ impl Fs {
         self.writable()?;
         self.await_log_room();
         Ok(())
+    }
+
+    /// [`Fs::may_change`], for a change that adds entries to the tables: refused where that would take the room
+    /// that deleting needs. Call without locks.
+    fn may_grow(&self) -> Result<()> {
+        self.may_change()?;
+        self.with_room(|| if self.store.may_grow() { Ok(()) } else { Err(FsError::NoSpace) })
     }
 }

@@ -14,7 +14,7 @@ use crate::cache::{Backing, Cache, CacheOptions, Flusher};
 use crate::member::superblock::Seq;
 use crate::pool::Pool;
 use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
-use crate::store::{Store, Tx};
+use crate::store::{Store, StoreOptions, Tx};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex, RwLock};
 
@@ -30,6 +30,7 @@ impl Default for FsOptions {
     fn default() -> Self {
         Self {
             cache_bytes: crate::limits::CACHE_DEFAULT_MAX_BYTES,
+            meta_cache_bytes: crate::limits::META_CACHE_DEFAULT_BYTES,
             write_cache: WriteCache::Writeback,
             commit: DATA_INTERVAL,
             noatime: false,
@@ -94,7 +95,13 @@ impl Fs {
     /// # Errors
     /// Those of recovery and of the first checkpoint.
     pub fn mount(pool: Arc<Pool>, options: FsOptions) -> Result<Arc<Self>> {
-        let (store, journaled) = Store::recover(pool.clone(), options.clock.clone(), options.force)?;
+        let store_options = StoreOptions {
+            clock: options.clock.clone(),
+            force: options.force,
+            cache_bytes: options.meta_cache_bytes,
+            ..StoreOptions::default()
+        };
+        let (store, journaled) = Store::recover(pool.clone(), store_options)?;
         let store = Arc::new(store);
         let cache = Arc::new(Cache::new(
             CacheOptions {

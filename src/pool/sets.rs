@@ -23,7 +23,7 @@ pub struct Set {
     pub slots: Vec<SlabRef>,
     /// It has less redundancy than its resiliency asks for.
     pub short: bool,
-    /// Bytes that extents hold.
+    /// Bytes that extents or metadata hold.
     pub live: AtomicI64,
     fill: Mutex<Fill>,
 }
@@ -61,7 +61,7 @@ impl Set {
             resiliency: record.resiliency,
             slots: record.slots.clone(),
             short: record.short,
-            live: AtomicI64::new(0),
+            live: AtomicI64::new(record.live as i64),
             fill: Mutex::new(Fill {
                 at: record.fill,
                 sealed: record.sealed,
@@ -83,6 +83,7 @@ impl Set {
             fill: fill.at,
             sealed: fill.sealed,
             short: self.short,
+            live: self.live.load(Ordering::Acquire).max(0) as u64,
         }
     }
 

@@ -8,7 +8,7 @@ use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::Set;
 use super::status::Space;
-use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
+use crate::layout::{Geometry, Kind, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
@@ -100,6 +100,27 @@ impl Pool {
     /// Says how much metadata a checkpoint may have to write; the reserve grows with it.
     pub fn expect_metadata(&self, bytes: u64) {
         self.space.lock().metadata_bytes = bytes;
+    }
+
+    /// Bytes of metadata that can still be written: in sets that are being filled, and in free slabs, those that are
+    /// held back from others included. What waits for a checkpoint to become free does not count.
+    pub fn metadata_room(&self) -> u64 {
+        self.refresh_rooms();
+        let wanted = self.metadata_resiliency();
+        let writable: Vec<_> = self.members().iter().filter(|member| member.is_writable()).collect();
+        let copies = usize::from(wanted.copies).min(writable.len()) as u8;
+        if copies < wanted.copies && self.refuses_short_writes() {
+            return 0;
+        }
+        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
+        let free: Vec<u64> = writable.iter().map(|member| member.free_slabs()).collect();
+        let in_slabs =
+            usable_bytes(&free, &Resiliency { kind, copies, ..wanted }, self.dimensions().slab_bytes);
+        let state = self.space.lock();
+        let open = state.classes.get(&(wanted, Purpose::Meta)).map_or(0, |class| {
+            class.open.iter().filter(|set| self.set_is_writable(set)).map(|set| set.room()).sum()
+        });
+        in_slabs + open
     }
 
     /// Hands out stripes for a stream of `total` bytes (a multiple of the sector).
@@ -335,6 +356,7 @@ impl Pool {
             fill: 0,
             sealed: false,
             short: width.short,
+            live: 0,
         };
         if width.short {
             log::warn!("too few members are left: new {resiliency} data is written with less redundancy");

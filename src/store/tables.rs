@@ -233,6 +233,9 @@ pub fn place_key(set: SetId, address: u64) -> Vec<u8> {
     pair_key(set, address)
 }
 
+/// Above every key of [`Table::Sets`].
+pub const SET_KEY_MAX: [u8; 9] = [0xff; 9];
+
 /// Key of [`Table::Sets`].
 pub fn set_key(set: SetId) -> Vec<u8> {
     set.to_be_bytes().to_vec()
