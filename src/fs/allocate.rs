@@ -55,7 +55,11 @@ impl Fs {
         if end > FILE_MAX_BYTES {
             return Err(FsError::FileTooLarge { end });
         }
+        let grows = mode != PUNCH_HOLE;
         self.with_room(|| {
+            if grows {
+                self.need_metadata_room()?;
+            }
             let mut state = node.state.write();
             need_file(ino, &state)?;
             match mode {

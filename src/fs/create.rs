@@ -87,7 +87,7 @@ impl Fs {
         caller: &Caller,
         opens: u32,
     ) -> Result<Arc<Node>> {
-        self.may_change()?;
+        self.may_grow()?;
         check_new(parent, name)?;
         let ino = self.ino_numbers.next(&self.store)?;
         let nodes = [self.nodes.get(&self.store, parent)?];

@@ -13,6 +13,7 @@
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
 //! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
 //! | `reserve`, `numbers` | room in the pool, counters |
+//! | `compact` | rewriting sets that are mostly dead |
 //!
 //! # Locking order
 //!
@@ -45,6 +46,7 @@
 mod allocate;
 mod attr;
 mod change;
+mod compact;
 mod copy;
 mod create;
 mod data;
@@ -139,6 +141,7 @@ pub struct Fs {
     rename_lock: Mutex<()>,
     /// Held while changed references are counted and committed; see the locking order.
     extent_lock: RwLock<()>,
+    compactor: compact::Compactor,
     /// Files whose truncation to nothing was held back: flushed by a tick once they are closed.
     replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.

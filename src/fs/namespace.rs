@@ -60,7 +60,7 @@ impl Fs {
     /// # Errors
     /// [`FsError::Exists`]; [`FsError::NotPermitted`] for a directory; [`FsError::TooManyLinks`].
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
-        self.may_change()?;
+        self.may_grow()?;
         check_new(parent, name)?;
         let nodes = [self.nodes.get(&self.store, ino)?, self.nodes.get(&self.store, parent)?];
         let mut locked = Locked::new(&nodes);

@@ -32,7 +32,7 @@ impl Fs {
     /// [`FsError::XattrExists`], [`FsError::NoXattr`] as `mode` has it; [`FsError::Unsupported`] for
     /// names outside of the known namespaces; [`FsError::XattrTooLarge`], [`FsError::XattrsFull`].
     pub fn setxattr(&self, ino: Ino, name: &[u8], value: &[u8], mode: XattrMode) -> Result<()> {
-        self.may_change()?;
+        self.may_grow()?;
         check_name(name)?;
         if value.len() > XATTR_VALUE_MAX_BYTES {
             return Err(FsError::XattrTooLarge { bytes: value.len() });
