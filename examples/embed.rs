@@ -64,6 +64,7 @@ fn start(members: &[PathBuf]) -> Result<Arc<Fs>, Box<dyn Error>> {
         Pool::assemble(&here, &AssembleOptions { wait: Duration::ZERO, ..AssembleOptions::default() })?;
     let options = FsOptions {
         cache_bytes: 64 * MIB,
+        meta_cache_bytes: poolfs::limits::META_CACHE_DEFAULT_BYTES,
         write_cache: WriteCache::Writeback,
         commit: Duration::from_secs(5),
         noatime: false,

@@ -31,6 +31,8 @@ pub const RING_MIN_BYTES: u64 = 8 * MIB;
 pub const RING_MAX_BYTES: u64 = 256 * MIB;
 /// The ring takes this part (one over) of the smallest member.
 pub const RING_SHARE: u64 = 512;
+/// A node of a tree is encoded in about so many bytes at most; an entry that is larger has a node of its own.
+pub const NODE_BYTES: usize = 16 * 1024;
 /// Most bytes of one journal record, its header included.
 pub const RECORD_MAX_BYTES: u64 = MIB;
 /// Bytes of one superblock copy.
@@ -51,9 +53,15 @@ pub const LINKS_MAX: u32 = 65_000;
 pub const FILE_MAX_BYTES: u64 = i64::MAX as u64 - 4095;
 /// Most data that one fsync sends through the journal instead of building a stripe.
 pub const SMALL_FSYNC_BYTES: u64 = 256 * KIB;
+/// Content of files up to this size is kept in a table (see the `fs` module's `inline`). At most a sector.
+pub const INLINE_MAX_BYTES: u64 = 2048;
 /// The cache takes at most this much unless it is told otherwise.
 pub const CACHE_DEFAULT_MAX_BYTES: u64 = GIB;
-/// Smallest `cache=`.
+/// Memory for nodes of the metadata's trees unless it is told otherwise.
+pub const META_CACHE_DEFAULT_BYTES: u64 = 64 * MIB;
+/// Smallest `cache=` and `meta-cache=`.
 pub const CACHE_MIN_BYTES: u64 = 8 * MIB;
+/// Inodes kept in memory above which those are dropped with which nothing is going on (about 600 bytes each).
+pub const NODES_KEPT: usize = 16 * 1024;
 /// Most bytes that one flush gathers before it writes stripes.
 pub const FLUSH_BATCH_BYTES: u64 = 16 * MIB;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use poolfs::fs::WriteCache;
 use poolfs::fuse::KernelFlag;
-use poolfs::limits::{CACHE_DEFAULT_MAX_BYTES, CACHE_MIN_BYTES};
+use poolfs::limits::{CACHE_DEFAULT_MAX_BYTES, CACHE_MIN_BYTES, META_CACHE_DEFAULT_BYTES};
 use poolfs::pool::Degraded;
 use poolfs::units::{BadSize, format_size, parse_size};
 
@@ -20,6 +20,8 @@ pub struct Options {
     pub allow_other: bool,
     /// Bytes of memory for file data.
     pub cache_bytes: u64,
+    /// Bytes of memory for nodes of the metadata's trees.
+    pub meta_cache_bytes: u64,
     /// When writes reach the members.
     pub write_cache: WriteCache,
     /// How long written data may stay in memory.
@@ -90,6 +92,7 @@ impl Default for Options {
             flags: Vec::new(),
             allow_other: false,
             cache_bytes: default_cache_bytes(),
+            meta_cache_bytes: META_CACHE_DEFAULT_BYTES,
             write_cache: WriteCache::Writeback,
             commit: Duration::from_secs(5),
             wait: Duration::from_secs(30),
@@ -208,7 +211,7 @@ impl Options {
         match name {
             "cache" => self.cache_bytes = cache_size(name, value)?,
             // The trees are held in memory whole so far: there is nothing to bound.
-            "meta-cache" => drop(cache_size(name, value)?),
+            "meta-cache" => self.meta_cache_bytes = cache_size(name, value)?,
             "write-cache" => {
                 self.write_cache = choice(
                     name,
@@ -308,9 +311,10 @@ mod tests {
     #[test]
     fn known_options_are_taken() {
         let options =
-            parse("rw,cache=64M,write-cache=off,commit=9,wait=0,degraded=yes,short-writes=refuse,nosuid")
+            parse("rw,cache=64M,meta-cache=32M,write-cache=off,commit=9,wait=0,degraded=yes,short-writes=refuse,nosuid")
                 .expect("options");
         assert_eq!(options.cache_bytes, 64 << 20);
+        assert_eq!(options.meta_cache_bytes, 32 << 20);
         assert_eq!(options.write_cache, WriteCache::Off);
         assert_eq!(options.commit, Duration::from_secs(9));
         assert_eq!(options.wait, Duration::ZERO);

@@ -73,6 +73,7 @@ impl MountRequest {
     pub fn fs_options(&self) -> FsOptions {
         FsOptions {
             cache_bytes: self.options.cache_bytes,
+            meta_cache_bytes: self.options.meta_cache_bytes,
             write_cache: self.options.write_cache,
             commit: self.options.commit,
             noatime: self.options.has(KernelFlag::NoAtime),

@@ -56,6 +56,9 @@ impl Fs {
             return Err(FsError::FileTooLarge { end });
         }
         let grows = mode != PUNCH_HOLE;
+        if mode & libc::FALLOC_FL_PUNCH_HOLE == 0 && node.state.read().inode.inline {
+            self.make_a_sector_fit()?;
+        }
         self.with_room(|| {
             if grows {
                 self.need_metadata_room()?;
@@ -77,6 +80,9 @@ impl Fs {
         self.commit_replacement(node, state)?;
         self.drop_privileges(node.ino, state)?;
         let (mut at, last) = (round_down(from, SECTOR), round_up(to, SECTOR));
+        if at == 0 && state.inode.inline {
+            self.move_row_to_journal(node, state)?;
+        }
         loop {
             let mut found = segments(&self.store, node.ino, at, last, CUT_SEGMENTS + 1)?;
             let end = match found.get(CUT_SEGMENTS) {
@@ -210,7 +216,10 @@ impl Fs {
         let visible = size.min(node.visible_to.load(Ordering::Acquire));
         let mut at = offset;
         loop {
-            let stored = self.next_written(ino, at, visible)?;
+            let stored = match state.inode.inline && at < visible.min(SECTOR) {
+                true => Some((0, visible.min(SECTOR))),
+                false => self.next_written(ino, at, visible)?,
+            };
             let first = dirty.partition_point(|range| range_end(*range).1 <= at);
             let waiting = dirty.get(first).map(|range| range_end(*range));
             let next = [stored, waiting].into_iter().flatten().min();

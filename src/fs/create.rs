@@ -101,9 +101,7 @@ impl Fs {
         tx.put(Table::Inodes, ino_key(ino), &inode);
         self.add_entry(&mut locked, parent, name, (ino, inode.mode), &mut tx)?;
         locked.commit(self, tx)?;
-        let node = Node::new(ino, inode);
-        self.nodes.insert(node.clone(), 1, opens);
-        Ok(node)
+        self.nodes.insert(Node::new(ino, inode), 1, opens)
     }
 
     fn new_inode(&self, dir: &Inode, parent: Ino, template: Template, caller: &Caller) -> Inode {
@@ -123,6 +121,7 @@ impl Fs {
             generation: 1,
             size: template.target.as_ref().map_or(0, |target| target.len() as u64),
             sectors: 0,
+            inline: false,
             atime: now,
             mtime: now,
             ctime: now,

@@ -7,7 +7,7 @@ use crate::cache::LoadError;
 use crate::store::Store;
 use crate::store::tables::{Extent, Ino, MapEntry, Table, extent_key, map_key, split_pair};
 use crate::sync::atomic::Ordering;
-use crate::units::SECTOR;
+use crate::units::{SECTOR, SECTOR_LEN};
 
 /// The stored segments of a file that overlap `[from, to)`, in order, at most `limit`.
 pub(super) fn segments(store: &Store, ino: Ino, from: u64, to: u64, limit: usize) -> Result<Vec<Segment>> {
@@ -66,6 +66,10 @@ impl Fs {
             self.load_segment(ino, part, target).map_err(|error| failed(part.start, part.len, error))?;
         }
         fill(buf, offset, at, end);
+        if offset == 0 && visible_to > 0 && found.first().is_none_or(|first| first.start >= SECTOR) {
+            let first = buf.len().min(SECTOR_LEN);
+            self.load_row(ino, &mut buf[..first]).map_err(|error| failed(0, SECTOR, error))?;
+        }
         Ok(())
     }
 

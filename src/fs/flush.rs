@@ -39,6 +39,8 @@ pub(super) struct Taken {
     pub node: Arc<Node>,
     /// Its pages.
     pub captured: Captured,
+    /// They as a row of the table of small files, if that is where they go.
+    pub row: Option<Vec<u8>>,
     /// The last record with journaled data of the file that these pages are newer than.
     pub seq: Seq,
 }
@@ -115,12 +117,19 @@ impl Fs {
     /// One round over these files. Returns the bytes captured.
     pub(super) fn flush_round(&self, inos: &[Ino], why: Why) -> Result<u64> {
         let (taken, bytes) = self.capture_all(inos, why)?;
+        self.write_taken(taken).map(|()| bytes)
+    }
+
+    /// Writes what was captured, and commits it: small files as rows, the others as stripes, together with those
+    /// of the same resiliency.
+    pub(super) fn write_taken(&self, taken: Vec<Taken>) -> Result<()> {
+        let (small, large): (Vec<Taken>, Vec<Taken>) = taken.into_iter().partition(|one| one.row.is_some());
+        let mut outcome = self.commit_rows(small);
         let mut groups: HashMap<Resiliency, Vec<Taken>> = HashMap::new();
-        for one in taken {
+        for one in large {
             let resiliency = one.node.state.read().inode.resiliency;
             groups.entry(resiliency).or_default().push(one);
         }
-        let mut outcome = Ok(bytes);
         for (resiliency, group) in groups {
             if let Err(error) = self.write_group(&resiliency, group) {
                 outcome = Err(error);
@@ -199,11 +208,12 @@ impl Fs {
             return Ok(None);
         }
         state.in_flight += 1;
-        Ok(Some(Taken { node: node.clone(), captured, seq }))
+        let row = state.row_of(&captured);
+        Ok(Some(Taken { node: node.clone(), captured, row, seq }))
     }
 
     /// Writes one group of files of one resiliency, and commits them.
-    pub(super) fn write_group(&self, resiliency: &Resiliency, group: Vec<Taken>) -> Result<()> {
+    fn write_group(&self, resiliency: &Resiliency, group: Vec<Taken>) -> Result<()> {
         let runs: Vec<(usize, u64, &Vec<Page>)> = group
             .iter()
             .enumerate()

@@ -10,6 +10,7 @@ use super::change::Change;
 use super::error::Result;
 use super::extents::segments;
 use super::flush::Taken;
+use super::inline::emit_row;
 use super::map::{MapEdit, Segment};
 use super::node::{Node, NodeState};
 use crate::cache::Captured;
@@ -50,6 +51,9 @@ struct Part<'a> {
     node: &'a Node,
     state: RwLockWriteGuard<'a, NodeState>,
     captured: Option<Captured>,
+    row: Option<Vec<u8>>,
+    /// It can't be committed as it was captured: it stays dirty.
+    outgrown: bool,
     seq: Seq,
     pending: Pending,
 }
@@ -59,6 +63,8 @@ struct Part<'a> {
 struct Pending {
     edit: MapEdit,
     created: Vec<(ExtentId, Extent)>,
+    /// The content of a small file.
+    row: Option<Vec<u8>>,
     /// Ranges whose journaled data is overtaken.
     overtaken: Vec<(u64, u64)>,
     end: u64,
@@ -80,11 +86,11 @@ impl Fs {
         let mut work = Vec::with_capacity(files.len());
         for (taken, mapped) in files {
             nodes.push(taken.node);
-            work.push((taken.captured, taken.seq, mapped));
+            work.push((taken.captured, taken.row, taken.seq, mapped));
         }
         let mut batch = Batch { fs: self, change: Change::new(), parts: Vec::new() };
         let mut outcome = Ok(());
-        for (node, (captured, seq, mapped)) in nodes.iter().zip(work) {
+        for (node, (captured, row, seq, mapped)) in nodes.iter().zip(work) {
             let state = match node.state.try_write() {
                 Some(state) => state,
                 None => {
@@ -92,7 +98,8 @@ impl Fs {
                     node.state.write()
                 }
             };
-            let part = Part { node, state, captured: Some(captured), seq, pending: Pending::default() };
+            let (captured, pending) = (Some(captured), Pending::default());
+            let part = Part { node, state, captured, row, outgrown: false, seq, pending };
             // After a failure the others are only abandoned.
             outcome = match outcome {
                 Ok(()) => batch.add(part, mapped),
@@ -161,8 +168,20 @@ impl<'a> Batch<'a> {
         }
         let Some(captured) = &part.captured else { return Ok(()) };
         let there = self.fs.cache.still_there(captured);
+        if there.is_empty() {
+            // All of it was cut meanwhile. If the file is being replaced, what replaces it is still to come.
+            return Ok(());
+        }
+        let row = part.row.take();
+        part.outgrown = row.is_some() && !part.state.fits_inline();
+        if part.outgrown {
+            return Ok(());
+        }
         if whole {
             self.cut_all(part)?;
+        }
+        if let Some(row) = row {
+            part.pending.store_inline(row, part.state.inode.size);
         }
         for one in mapped {
             let ranges: Vec<(u64, u64)> = overlaps(&there, one.start, one.start + one.len);
@@ -252,7 +271,7 @@ impl<'a> Batch<'a> {
     fn close(&self, mut part: Part<'a>, written: bool) {
         part.state.in_flight = part.state.in_flight.saturating_sub(1);
         if let Some(captured) = part.captured.take() {
-            if written {
+            if written && !part.outgrown {
                 self.fs.cache.finish(captured);
                 self.last_of(&mut part);
             } else {
@@ -269,7 +288,8 @@ impl Batch<'_> {
     fn last_of(&self, part: &mut Part<'_>) {
         let ino = part.node.ino;
         let seq = self.fs.store.data_seq(ino);
-        if part.state.gone || seq == 0 || self.fs.cache.has_dirty(ino) {
+        let waits = part.state.replaced_at.is_some();
+        if part.state.gone || seq == 0 || waits || self.fs.cache.has_dirty(ino) {
             return;
         }
         if let Err(error) = self.fs.nothing_dirty(part.node, &mut part.state, seq) {
@@ -289,6 +309,17 @@ struct Done {
     overtaken: Vec<(u64, u64)>,
 }
 
+impl Pending {
+    /// The content is stored in the table, as far as it was not cut since it was captured.
+    fn store_inline(&mut self, mut row: Vec<u8>, size: u64) {
+        row.truncate(size as usize);
+        self.overtaken.push((0, SECTOR));
+        self.end = row.len() as u64;
+        self.bytes += self.end;
+        self.row = Some(row);
+    }
+}
+
 impl Part<'_> {
     /// Puts everything pending into a transaction.
     fn emit(&mut self, change: &mut Change) -> Done {
@@ -305,14 +336,20 @@ impl Part<'_> {
             change.create(id, extent);
         }
         let tx = &mut change.tx;
-        for (from, to) in merged(&pending.overtaken) {
-            tx.drop_data(ino, from, to, self.seq);
+        if self.seq > 0 {
+            for (from, to) in merged(&pending.overtaken) {
+                tx.drop_data(ino, from, to, self.seq);
+            }
         }
+        let covers = pending.cut_all || pending.overtaken.iter().any(|(from, _)| *from < SECTOR);
+        let had = self.state.inode.inline;
+        let inline = emit_row(ino, had, pending.row, covers, tx);
         let old_size = if pending.cut_all { 0 } else { self.state.persisted_size };
         let persisted_size = old_size.max(self.state.inode.size.min(pending.end));
-        let sectors = self.state.inode.sectors + pending.edit.added() / SECTOR;
+        let sectors = self.state.inode.sectors + pending.edit.added() / SECTOR + u64::from(inline);
         let inode = Inode {
-            sectors: sectors.saturating_sub(pending.edit.removed() / SECTOR),
+            sectors: sectors.saturating_sub(pending.edit.removed() / SECTOR + u64::from(had)),
+            inline,
             ..self.state.inode.clone()
         };
         tx.put(Table::Inodes, ino_key(ino), &Inode { size: persisted_size, ..inode.clone() });

@@ -4,6 +4,7 @@ use super::Fs;
 use super::change::Change;
 use super::error::{FsError, Result};
 use super::flush_commit::TX_BYTES;
+use super::inline::emit_row;
 use super::node::{Node, NodeState};
 use crate::cache::{Page, Run};
 use crate::limits::SMALL_FSYNC_BYTES;
@@ -20,6 +21,13 @@ pub(super) enum Journaled {
     All(usize),
     /// It is too much for the journal: flush instead.
     TooMuch,
+}
+
+/// What a file's stored content takes (see [`Inode`]).
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stored {
+    pub sectors: u64,
+    pub inline: bool,
 }
 
 impl Fs {
@@ -64,6 +72,10 @@ impl Fs {
 
     pub(super) fn sync_node(&self, node: &Node, datasync: bool) -> Result<()> {
         self.await_log_room();
+        if self.cache.has_dirty(node.ino) && node.state.read().fits_inline() {
+            // Its content is a smaller record than its page, and done with.
+            self.flush_files(&[node.ino])?;
+        }
         if !self.journal_node(node, datasync)? {
             self.flush_files(&[node.ino])?;
             // The flush leaves times that changed without data.
@@ -88,15 +100,15 @@ impl Fs {
                 let attributes = state.attr_dirty && !datasync;
                 let size = state.persisted_size != state.inode.size;
                 if pages > 0 || attributes || size || state.replaced_at.is_some() {
-                    let sectors = self.add_replacement(node, &state, &mut change)?;
-                    let record = Inode { sectors, ..inode };
+                    let stored = self.add_replacement(node, &state, &mut change)?;
+                    let record = Inode { sectors: stored.sectors, inline: stored.inline, ..inode };
                     change.tx.put(Table::Inodes, ino_key(node.ino), &record);
                     match self.commit(change) {
                         // The log has no room for data now; a stripe has.
                         Err(FsError::Store(StoreError::JournalFull)) if pages > 0 => return Ok(false),
                         outcome => outcome?,
                     };
-                    self.journaled(node, &mut state, pages > 0, sectors);
+                    self.journaled(node, &mut state, pages > 0, stored);
                 }
                 Ok(true)
             }
@@ -131,23 +143,31 @@ impl Fs {
         Ok(Journaled::All(pages.len()))
     }
 
-    /// Puts the end of a replaced file's old content into `change`. Returns the sectors that remain.
-    pub(super) fn add_replacement(&self, node: &Node, state: &NodeState, change: &mut Change) -> Result<u64> {
+    /// Puts the end of a replaced file's old content into `change`. Returns what remains.
+    pub(super) fn add_replacement(
+        &self,
+        node: &Node,
+        state: &NodeState,
+        change: &mut Change,
+    ) -> Result<Stored> {
+        let Inode { sectors, inline, .. } = state.inode;
         if state.replaced_at.is_none() {
-            return Ok(state.inode.sectors);
+            return Ok(Stored { sectors, inline });
         }
         // `can_wait` saw to it that this is one batch.
         let batch = self.cut_batch(node.ino, 0, u64::MAX)?;
         let removed = batch.edit.removed();
         change.map(node.ino, &batch.edit);
-        Ok(state.inode.sectors.saturating_sub(removed / SECTOR))
+        emit_row(node.ino, inline, None, true, &mut change.tx);
+        let sectors = sectors.saturating_sub(removed / SECTOR + u64::from(inline));
+        Ok(Stored { sectors, inline: false })
     }
 
     /// Notes that a transaction with all dirty data of a file was committed.
-    pub(super) fn journaled(&self, node: &Node, state: &mut NodeState, any_new: bool, sectors: u64) {
+    pub(super) fn journaled(&self, node: &Node, state: &mut NodeState, any_new: bool, stored: Stored) {
         state.persisted_size = state.inode.size;
         state.attr_dirty = false;
-        state.inode.sectors = sectors;
+        (state.inode.sectors, state.inode.inline) = (stored.sectors, stored.inline);
         if state.replaced_at.take().is_some() {
             node.visible_to.store(u64::MAX, Ordering::Release);
             // All that fallocate held was cut with the old content.

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::error::{FsError, Result};
-use super::node::{Left, Node};
+use super::node::Node;
+use super::node_table::Left;
 use super::{Fs, Handle};
 use crate::store::tables::Ino;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -188,8 +189,8 @@ impl Fs {
     pub(super) fn retire(&self, ino: Ino) {
         if let Some(node) = self.nodes.claim_dead(ino) {
             self.reap(&node);
-        } else if let Some(node) = self.nodes.evict(&self.cache, ino) {
-            self.give_back_all(&node);
+        } else {
+            self.nodes.evict(ino);
         }
     }
 }

@@ -6,11 +6,13 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | `mount`, `orphans` | start, threads, unmount; what a crash left half done |
-//! | `node`, `locks`, `handles` | inodes in memory, locking several of them, open files |
+//! | `node`, `node_table` | an inode in memory; which ones are, and for how long |
+//! | `locks`, `handles` | locking several inodes, open files |
 //! | `namespace`, `create`, `rename`, `directory` | names |
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
 //! | `data`, `copy`, `truncate`, `allocate` | reading, writing, sharing, cutting, fallocate, lseek |
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
+//! | `inline` | small files, whose content is in a table |
 //! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
 //! | `reserve`, `numbers` | room in the pool, counters |
 //! | `compact` | rewriting sets that are mostly dead |
@@ -57,11 +59,13 @@ mod flush;
 mod flush_commit;
 mod fsync;
 mod handles;
+mod inline;
 mod locks;
 mod map;
 mod mount;
 mod namespace;
 mod node;
+mod node_table;
 mod numbers;
 mod orphans;
 mod refs;
@@ -113,6 +117,8 @@ pub enum WriteCache {
 pub struct FsOptions {
     /// Memory for file data, in bytes; half of it may be dirty.
     pub cache_bytes: u64,
+    /// Memory for nodes of the metadata's trees, in bytes.
+    pub meta_cache_bytes: u64,
     /// When a write is answered.
     pub write_cache: WriteCache,
     /// Dirty data is written out when it is so old.
@@ -134,7 +140,7 @@ pub struct Fs {
     pool: Arc<Pool>,
     store: Arc<Store>,
     cache: Arc<Cache>,
-    nodes: node::NodeTable,
+    nodes: node_table::NodeTable,
     handles: handles::Handles,
     ino_numbers: numbers::Numbers,
     extent_numbers: numbers::Numbers,
@@ -146,6 +152,10 @@ pub struct Fs {
     replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.
     dead: Mutex<Vec<Ino>>,
+    /// The store takes changes into the log; before that they are in memory.
+    logging: AtomicBool,
+    /// Held by who eases the log.
+    easing: Mutex<()>,
     /// The last record when room was last made.
     room_made_at: Mutex<Option<Seq>>,
     /// The last record that the committer knows to be durable.

@@ -8,14 +8,14 @@ use super::error::{FsError, Result};
 use super::flush::Why;
 use super::handles::Handles;
 use super::namespace::FIRST_COOKIE;
-use super::node::NodeTable;
+use super::node_table::NodeTable;
 use super::numbers::Numbers;
 use super::{Fs, FsOptions, WriteCache};
 use crate::cache::{Backing, Cache, CacheOptions, Flusher};
 use crate::member::superblock::Seq;
 use crate::pool::Pool;
 use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
-use crate::store::{Store, Tx};
+use crate::store::{Store, StoreOptions, Tx};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex, RwLock};
 
@@ -31,6 +31,7 @@ impl Default for FsOptions {
     fn default() -> Self {
         Self {
             cache_bytes: crate::limits::CACHE_DEFAULT_MAX_BYTES,
+            meta_cache_bytes: crate::limits::META_CACHE_DEFAULT_BYTES,
             write_cache: WriteCache::Writeback,
             commit: DATA_INTERVAL,
             noatime: false,
@@ -108,7 +109,13 @@ impl Fs {
     /// # Errors
     /// Those of recovery and of the first checkpoint.
     pub fn mount(pool: Arc<Pool>, options: FsOptions) -> Result<Arc<Self>> {
-        let (store, journaled) = Store::recover(pool.clone(), options.clock.clone(), options.force)?;
+        let store_options = StoreOptions {
+            clock: options.clock.clone(),
+            force: options.force,
+            cache_bytes: options.meta_cache_bytes,
+            ..StoreOptions::default()
+        };
+        let (store, journaled) = Store::recover(pool.clone(), store_options)?;
         let store = Arc::new(store);
         let cache = Arc::new(Cache::new(
             CacheOptions {
@@ -121,13 +128,15 @@ impl Fs {
         let fs = Arc::new(Self {
             ino_numbers: Numbers::load(&store, b"next-ino", ROOT_INO + 1)?,
             extent_numbers: Numbers::load(&store, b"next-extent", 1)?,
-            nodes: NodeTable::new(),
+            nodes: NodeTable::new(cache.clone()),
             handles: Handles::new(),
             rename_lock: Mutex::new(()),
             extent_lock: RwLock::new(()),
             compactor: Compactor::default(),
             replacing: Mutex::new(HashSet::new()),
             dead: Mutex::new(Vec::new()),
+            logging: AtomicBool::new(false),
+            easing: Mutex::new(()),
             room_made_at: Mutex::new(None),
             synced: Mutex::new(0),
             unmounted: AtomicBool::new(false),
@@ -149,6 +158,7 @@ impl Fs {
         if !fs.pool.read_only() {
             fs.flush_journaled()?;
             fs.store.start()?;
+            fs.logging.store(true, Ordering::Release);
             if fs.options.background {
                 fs.start_threads();
             }
@@ -172,6 +182,7 @@ impl Fs {
             generation: 1,
             size: 0,
             sectors: 0,
+            inline: false,
             atime: now,
             mtime: now,
             ctime: now,
@@ -269,6 +280,18 @@ impl Fs {
         self.background.eased();
     }
 
+    /// Takes a checkpoint if the log is short of room. Before content goes into it that is on no stripe: unlike
+    /// other commits of a flush, that takes much of the log, and frees little. Call without locks.
+    pub(super) fn ease_log(&self) {
+        if !self.logging.load(Ordering::Acquire) || !self.store.log_is_short() {
+            return;
+        }
+        let _turn = self.easing.lock();
+        if self.store.log_is_short() {
+            self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
+        }
+    }
+
     fn note(&self, what: &str, outcome: Result<()>) {
         if let Err(error) = outcome {
             log::warn!("{what}: {error}");
@@ -285,13 +308,14 @@ impl Fs {
         Ok(())
     }
 
-    /// Drops nodes that nobody counts any more and that had to stay until now.
+    /// Drops nodes that had to stay in memory until now.
     fn sweep(&self) {
         let leftover = self.nodes.take_leftover();
         self.write_attributes(&leftover);
         for ino in leftover {
             self.retire(ino);
         }
+        self.nodes.trim();
     }
 
     /// Flushes everything, stops the threads and closes the pool's tables in order. A second call does

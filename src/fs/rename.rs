@@ -196,6 +196,9 @@ impl Fs {
         let node = locked.node(source.ino)?;
         let state = locked.state(source.ino)?;
         let mut carried = None;
+        if may_flush && state.fits_inline() && self.cache.has_dirty(source.ino) {
+            return Ok(Step::Flush(source.ino));
+        }
         if state.is_file() {
             match self.add_dirty(node, state, &mut change.tx)? {
                 Journaled::TooMuch if may_flush => return Ok(Step::Flush(source.ino)),
@@ -215,17 +218,17 @@ impl Fs {
         (dir.mtime, dir.ctime) = (now, now);
         self.moved(locked, source, new_parent)?;
         let dead = self.drop_link(locked, target.ino, tx)?;
-        if let Some((_, sectors)) = carried {
+        if let Some((_, stored)) = carried {
             let inode = locked.draft(source.ino)?;
-            inode.sectors = sectors;
+            (inode.sectors, inode.inline) = (stored.sectors, stored.inline);
             // The data goes with it, so the stored size is the whole size.
             let state = locked.state_mut(source.ino)?;
             state.persisted_size = state.inode.size;
         }
         locked.commit(self, change)?;
-        if let Some((any_new, sectors)) = carried {
+        if let Some((any_new, stored)) = carried {
             let (node, state) = locked.node_mut(source.ino)?;
-            self.journaled(node, state, any_new, sectors);
+            self.journaled(node, state, any_new, stored);
         }
         self.mark_unlinked(locked, target.ino, dead)?;
         Ok(Step::Done)

@@ -121,8 +121,8 @@ impl Fs {
         }
     }
 
-    /// [`Fs::may_change`] for what makes metadata grow: there is also room for it in the pool. Deleting,
-    /// cutting and renaming need no more than what is kept for checkpoints.
+    /// [`Fs::may_change`], for a change that adds entries to the tables: refused where that would take the room
+    /// that deleting needs. Call without locks.
     ///
     /// # Errors
     /// [`FsError::NoSpace`].
@@ -131,9 +131,9 @@ impl Fs {
         self.with_room(|| self.need_metadata_room())
     }
 
-    /// Errors when what the next checkpoint writes might find no room.
+    /// Errors where more entries in the tables would take the room that deleting needs.
     pub(super) fn need_metadata_room(&self) -> Result<()> {
-        if self.pool.metadata_fits() { Ok(()) } else { Err(FsError::NoSpace) }
+        if self.store.may_grow() { Ok(()) } else { Err(FsError::NoSpace) }
     }
 
     /// Does `attempt`; while it finds no room and some can be made, makes it and tries again, up to a limit.

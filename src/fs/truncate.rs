@@ -14,6 +14,7 @@ use super::change::Change;
 use super::data::need_file;
 use super::error::{FsError, Result};
 use super::extents::segments;
+use super::inline::emit_row;
 use super::map::MapEdit;
 use super::node::{Node, NodeState};
 use super::xattr::CAPABILITY;
@@ -29,7 +30,7 @@ use crate::units::{SECTOR, SECTOR_LEN, round_down, round_up};
 pub(super) const CUT_SEGMENTS: usize = 512;
 /// Attributes that one transaction deletes at most.
 const CUT_XATTRS: usize = 2000;
-/// Tries to bring a truncated page's rest into the journal before it goes in beyond the budget.
+/// Tries to make room in the journal for a page before it goes in beyond the budget.
 const TAIL_TRIES: u32 = 3;
 
 /// Part of a map that is about to be cut.
@@ -45,11 +46,8 @@ impl Fs {
         if size > FILE_MAX_BYTES {
             return Err(FsError::FileTooLarge { end: size });
         }
-        for _ in 0..TAIL_TRIES {
-            if size.is_multiple_of(SECTOR) || self.store.data_fits(SECTOR) {
-                break;
-            }
-            self.flush_for_the_journal()?;
+        if !size.is_multiple_of(SECTOR) {
+            self.make_a_sector_fit()?;
         }
         let mut state = node.state.write();
         need_file(node.ino, &state)?;
@@ -63,6 +61,18 @@ impl Fs {
         }
         self.commit_replacement(node, &mut state)?;
         self.truncate_now(node, &mut state, size)
+    }
+
+    /// Flushes what only the journal has until it takes a sector of data more; it gets that one in any case. Call
+    /// without locks.
+    pub(super) fn make_a_sector_fit(&self) -> Result<()> {
+        for _ in 0..TAIL_TRIES {
+            if self.store.data_fits(SECTOR) {
+                break;
+            }
+            self.flush_for_the_journal()?;
+        }
+        Ok(())
     }
 
     /// Whether the end of the old content can wait for the new one: when it fits one transaction.
@@ -175,8 +185,11 @@ impl Fs {
             let held = batch.edit.reserved_removed();
             change.map(ino, &batch.edit);
             let tx = &mut change.tx;
-            let sectors = state.inode.sectors.saturating_sub(removed / SECTOR);
-            let record = crate::store::tables::Inode { sectors, ..state.record(&state.inode) };
+            let had = state.inode.inline;
+            let inline = emit_row(ino, had, None, first && from == 0, tx);
+            let cut = removed / SECTOR + u64::from(had && !inline);
+            let sectors = state.inode.sectors.saturating_sub(cut);
+            let record = crate::store::tables::Inode { sectors, inline, ..state.record(&state.inode) };
             tx.put(Table::Inodes, ino_key(ino), &record);
             if intent && first && more {
                 tx.put(Table::Intents, ino_key(ino), &Intent::CutMap { from });
@@ -184,7 +197,7 @@ impl Fs {
                 tx.delete(Table::Intents, ino_key(ino));
             }
             self.commit(std::mem::take(&mut change))?;
-            state.inode.sectors = sectors;
+            (state.inode.sectors, state.inode.inline) = (sectors, inline);
             self.release_held(state, held);
             if !more {
                 state.attr_dirty = state.persisted_size != state.inode.size;
@@ -261,6 +274,7 @@ impl Fs {
                 tx.delete(Table::Xattrs, key);
             }
             if !more {
+                emit_row(ino, state.inode.inline, None, true, tx);
                 tx.delete(Table::Intents, ino_key(ino));
                 tx.delete(Table::Orphans, ino_key(ino));
                 tx.delete(Table::Inodes, ino_key(ino));

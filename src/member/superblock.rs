@@ -60,7 +60,7 @@ pub struct Superblock {
     pub clean: bool,
     /// The pool had all its members when this was written.
     pub healthy: bool,
-    /// Sets that hold metadata.
+    /// The sets that the root block lies in. The root block names all others that hold metadata.
     pub meta_sets: Vec<SetRecord>,
     /// Set in a member that left in order: out since this epoch. Such members alone do not mount.
     pub out_since: Option<u64>,
@@ -176,6 +176,9 @@ pub struct SetRecord {
     pub sealed: bool,
     /// It has less redundancy than its resiliency asks for.
     pub short: bool,
+    /// Bytes in it that extents hold, or nodes of trees and a root block: at most its payload. At 0 a set that takes
+    /// no more stripes is free.
+    pub live: u64,
 }
 
 #[cfg(test)]
@@ -217,6 +220,7 @@ pub(crate) mod tests {
             fill: 8192,
             sealed: false,
             short: false,
+            live: 8192,
         }
     }
 

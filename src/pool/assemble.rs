@@ -10,7 +10,7 @@ use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::{Set, SetTable};
 use super::{Pool, PoolParts};
-use crate::member::superblock::{Epoch, MemberId, MemberState, SetRecord, Superblock};
+use crate::member::superblock::{Epoch, MemberId, MemberState, Purpose, SetRecord, Superblock};
 use crate::member::{Disk, MemberError, lock_pool, open, ring, runtime_dir};
 use crate::sync::{Arc, Clock};
 
@@ -174,12 +174,10 @@ impl Pool {
     /// Takes a set of the set table into use.
     ///
     /// # Errors
-    /// [`PoolError::Damaged`] when it contradicts another set or the member table.
+    /// [`PoolError::Damaged`] when it makes no sense, or contradicts another set or the member table.
     fn load_set(&self, record: &SetRecord) -> Result<()> {
         let damaged = |what: String| PoolError::Damaged { what };
-        if record.slots.len() != record.geometry.slots() {
-            return Err(damaged(format!("set {} has {} slots", record.id, record.slots.len())));
-        }
+        record.validate(self.dimensions().slab_bytes).map_err(damaged)?;
         for slot in &record.slots {
             let member = self.members().get(usize::from(slot.member));
             let member =
@@ -198,14 +196,39 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes the whole set table into use, and refuses to go on when some of it can't be read.
+    /// Takes sets of the set table into use, and refuses to go on when some set can't be read.
+    ///
+    /// # Errors
+    /// As [`Pool::check_readable`], and [`PoolError::Damaged`].
+    pub fn load_sets(&self, records: &[SetRecord]) -> Result<()> {
+        records.iter().try_for_each(|record| self.load_set(record))?;
+        self.check_readable()
+    }
+
+    /// Takes the sets into use that the root block names. The superblock's own records of the sets that the root
+    /// block lies in are newer than those of the block, and stay.
+    ///
+    /// # Errors
+    /// As [`Pool::load_sets`].
+    pub fn load_metadata_sets(&self, records: &[SetRecord]) -> Result<()> {
+        let mut seen = HashSet::new();
+        for record in records {
+            if record.purpose != Purpose::Meta || !seen.insert(record.id) {
+                let what = format!("the root block names set {} wrongly", record.id);
+                return Err(PoolError::Damaged { what });
+            }
+            if !self.has_set(record.id) {
+                self.load_set(record)?;
+            }
+        }
+        self.check_readable()
+    }
+
+    /// Refuses to go on when some set that is known so far can't be read with the members that are here.
     ///
     /// # Errors
     /// [`PoolError::TooFewLeft`] names the missing members and which would be enough.
-    pub fn load_sets(&self, records: &[SetRecord]) -> Result<()> {
-        for record in records {
-            self.load_set(record)?;
-        }
+    pub fn check_readable(&self) -> Result<()> {
         let sets = self.sets.all();
         let unreadable: Vec<&Arc<Set>> =
             sets.iter().filter(|set| !self.is_readable(set, &HashSet::new())).collect();

@@ -10,6 +10,17 @@ use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
 use crate::sync::atomic::Ordering;
 use crate::units::SECTOR_LEN;
 
+/// How much of a metadata set is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetaUsage {
+    /// The set.
+    pub set: SetId,
+    /// Bytes that nothing more can be written to, whether they are alive or not.
+    pub used: u64,
+    /// It takes more.
+    pub open: bool,
+}
+
 impl Pool {
     /// How metadata is kept: as many copies as the pool's tolerance asks for, on one column.
     pub fn metadata_resiliency(&self) -> Resiliency {
@@ -19,24 +30,24 @@ impl Pool {
         Resiliency { kind, copies, parity: 0, columns: Some(1), interleave }
     }
 
-    /// Writes and syncs metadata. Gives the pointers that read it back, in order.
+    /// Writes and syncs blocks of metadata, none of them empty. Gives for each the pointers that read it back, in
+    /// order: one, or a few where it crosses the end of a set. What was written counts as alive in its sets.
     ///
     /// # Errors
-    /// As [`Pool::write`]; metadata may use all of the reserve.
-    pub fn write_metadata(&self, bytes: &[u8]) -> Result<Vec<MetaPointer>> {
-        let padded = AlignedBuf::copy_of(bytes);
-        let chunk = Chunk(vec![&padded[..]]);
+    /// As [`Pool::write`]; metadata may use all of the reserve. Then nothing counts as written.
+    pub fn write_metadata(&self, blocks: &[Vec<u8>]) -> Result<Vec<Vec<MetaPointer>>> {
+        let padded: Vec<AlignedBuf> = blocks.iter().map(|block| AlignedBuf::copy_of(block)).collect();
+        let chunks: Vec<Chunk> = padded.iter().map(|block| Chunk(vec![&block[..]])).collect();
         let resiliency = self.metadata_resiliency();
-        let written = self.write_for(&resiliency, Purpose::Meta, Urgency::Metadata, &[chunk])?;
-        let mut left = bytes.len() as u64;
-        let mut pointers = Vec::new();
+        let written = self.write_for(&resiliency, Purpose::Meta, Urgency::Metadata, &chunks)?;
+        let mut pointers: Vec<Vec<MetaPointer>> = blocks.iter().map(|_| Vec::new()).collect();
         for piece in &written.pieces {
-            let len = piece.len.min(left);
-            left -= len;
-            pointers.push(MetaPointer {
+            // The last sector of a block is padded.
+            let left = blocks[piece.chunk].len() as u64 - piece.at;
+            pointers[piece.chunk].push(MetaPointer {
                 set: piece.set,
                 address: piece.address,
-                len: len as u32,
+                len: piece.len.min(left) as u32,
                 sums: piece.sums.clone(),
             });
             self.count_live(piece.set, piece.len as i64);
@@ -58,15 +69,32 @@ impl Pool {
         Ok(bytes)
     }
 
-    /// Metadata that no root refers to any more.
+    /// Metadata that no root and no reader refers to any more.
     pub fn release_metadata(&self, pointers: &[MetaPointer]) {
         for pointer in pointers {
-            self.count_live(pointer.set, -((pointer.sums.len() * SECTOR_LEN) as i64));
+            self.count_live(pointer.set, -(pointer.padded_bytes() as i64));
             self.free_if_dead(pointer.set, true);
         }
     }
 
-    /// Records of the sets that hold metadata, for the superblock.
+    /// How much of each metadata set is used up.
+    pub fn metadata_usage(&self) -> Vec<MetaUsage> {
+        let sets = self.sets.all();
+        let usage = sets.iter().filter(|set| set.purpose == Purpose::Meta).map(|set| {
+            let payload = set.geometry.payload_bytes();
+            let room = if self.set_is_writable(set) { set.room() } else { 0 };
+            MetaUsage { set: set.id, used: payload - room, open: room > 0 }
+        });
+        usage.collect()
+    }
+
+    /// Bytes that the members which take writes offer in all.
+    pub fn offered_bytes(&self) -> u64 {
+        let writable = self.members().iter().filter(|member| member.is_writable());
+        writable.map(|member| member.slab_counts().0).sum::<u64>() * self.dimensions().slab_bytes
+    }
+
+    /// Records of the sets that hold metadata, what only readers still hold included.
     pub fn metadata_sets(&self) -> Vec<SetRecord> {
         let mut records: Vec<SetRecord> = self
             .sets
@@ -77,13 +105,6 @@ impl Pool {
             .collect();
         records.sort_by_key(|record| record.id);
         records
-    }
-
-    /// Counts what the root that was found refers to, before anything else is written.
-    pub fn adopt_metadata(&self, pointers: &[MetaPointer]) {
-        for pointer in pointers {
-            self.count_live(pointer.set, (pointer.sums.len() * SECTOR_LEN) as i64);
-        }
     }
 
     /// Begins to hand out space at a read-write mount: goes on filling the sets that were being filled, frees

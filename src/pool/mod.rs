@@ -27,6 +27,7 @@ pub use assemble::{AssembleOptions, Degraded, Found};
 pub use create::{CreateOptions, Plan, create, create_on, plan};
 pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
+pub use meta::MetaUsage;
 pub use roster::Member;
 pub use stripe_writer::{Chunk, Piece, Written};
 

@@ -52,7 +52,8 @@ impl Pool {
     /// [`PoolError::NoSet`] for a set that does not exist.
     pub fn read(&self, set: SetId, address: u64, sums: &[u32], buf: &mut [u8]) -> Result<()> {
         let set = self.sets.get(set).ok_or(PoolError::NoSet { set })?;
-        if address + buf.len() as u64 > set.geometry.payload_bytes() || sums.len() * SECTOR_LEN != buf.len() {
+        let end = address.checked_add(buf.len() as u64);
+        if end.is_none_or(|end| end > set.geometry.payload_bytes()) || sums.len() * SECTOR_LEN != buf.len() {
             return Err(PoolError::Damaged {
                 what: format!("a reference to {} bytes at {address} of set {}", buf.len(), set.id),
             });

@@ -6,7 +6,7 @@ use super::Pool;
 use super::roster::Member;
 use super::space::{Key, PADDING_BYTES, SpaceState, Urgency};
 use super::status::Space;
-use crate::layout::{Resiliency, usable_bytes};
+use crate::layout::{Kind, Resiliency, usable_bytes};
 use crate::member::superblock::{MemberId, Purpose};
 
 /// What compaction could give back.
@@ -148,20 +148,26 @@ impl Pool {
         cold + usable_bytes(&free, resiliency, self.dimensions().slab_bytes)
     }
 
-    /// Whether what the next checkpoint may have to write would find room: what makes metadata grow asks this
-    /// first.
-    pub fn metadata_fits(&self) -> bool {
-        let resiliency = self.metadata_resiliency();
-        let state = self.space.lock();
-        let key = Key::new(&resiliency, Purpose::Meta, Urgency::Metadata);
-        let room = state.classes.get(&key).map_or(0, |class| class.room());
-        if room >= state.metadata_bytes {
-            return true;
+    /// Bytes of metadata that can still be written: in sets that are being filled, and in free slabs, those that are
+    /// held back from others included. What waits for a checkpoint to become free does not count.
+    pub fn metadata_room(&self) -> u64 {
+        self.refresh_rooms();
+        let wanted = self.metadata_resiliency();
+        let writable: Vec<_> = self.members().iter().filter(|member| member.is_writable()).collect();
+        let copies = usize::from(wanted.copies).min(writable.len()) as u8;
+        if copies < wanted.copies && self.refuses_short_writes() {
+            return 0;
         }
-        let free = |member: &Member| if member.is_writable() { member.free_slabs() } else { 0 };
-        let free: Vec<u64> = self.members().iter().map(|member| free(member)).collect();
-        let usable = usable_bytes(&free, &resiliency, self.dimensions().slab_bytes);
-        room + usable >= state.metadata_bytes
+        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
+        let free: Vec<u64> = writable.iter().map(|member| member.free_slabs()).collect();
+        let in_slabs =
+            usable_bytes(&free, &Resiliency { kind, copies, ..wanted }, self.dimensions().slab_bytes);
+        let state = self.space.lock();
+        let open =
+            state.classes.get(&Key::new(&wanted, Purpose::Meta, Urgency::Metadata)).map_or(0, |class| {
+                class.open.iter().filter(|set| self.set_is_writable(set)).map(|set| set.room()).sum()
+            });
+        in_slabs + open
     }
 
     /// Slabs that are free on members that take writes.

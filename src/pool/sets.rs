@@ -23,7 +23,7 @@ pub struct Set {
     pub slots: Vec<SlabRef>,
     /// It has less redundancy than its resiliency asks for.
     pub short: bool,
-    /// Bytes that extents hold.
+    /// Bytes that extents or metadata hold.
     pub live: AtomicI64,
     /// Parts of it can't be read, so the compactor leaves it alone. Forgotten at unmount.
     pub stuck: AtomicBool,
@@ -77,7 +77,7 @@ impl Set {
             resiliency: record.resiliency,
             slots: record.slots.clone(),
             short: record.short,
-            live: AtomicI64::new(0),
+            live: AtomicI64::new(record.live as i64),
             stuck: AtomicBool::new(false),
             fill: Mutex::new(Fill {
                 at: record.fill,
@@ -100,6 +100,7 @@ impl Set {
             fill: fill.at,
             sealed: fill.sealed,
             short: self.short,
+            live: self.live.load(Ordering::Acquire).max(0) as u64,
         }
     }
 

@@ -65,7 +65,7 @@ impl Key {
 #[derive(Debug, Default)]
 pub(super) struct Class {
     /// Sets that take stripes now.
-    open: Vec<Arc<Set>>,
+    pub open: Vec<Arc<Set>>,
     /// Sets made ahead, for reservations.
     prepared: VecDeque<Arc<Set>>,
     pub reserved: u64,
@@ -319,6 +319,7 @@ impl Pool {
             fill: 0,
             sealed: false,
             short: width.short,
+            live: 0,
         };
         if width.short {
             log::warn!("too few members are left: new {resiliency} data is written with less redundancy");

@@ -1,37 +1,21 @@
-//! Checkpoints: the tables are written whole to metadata sets, and a new root is published.
+//! Checkpoints: what changed is merged into the trees, and a new root is published.
 //!
-//! Ordinary operations go on: the layer of changes is frozen, and new changes go into a new one. The root is
-//! published while nobody writes to the log, so that the place where replay begins is exact.
+//! Ordinary operations go on: the layer of changes is frozen, and new changes go into a new one. Nodes are read
+//! and written with no lock held that a reader or a commit needs. The root is published while nobody writes to
+//! the log, so that the place where replay begins is exact.
 
-use serde::{Deserialize, Serialize};
-use serde_bytes::ByteBuf;
+use std::collections::VecDeque;
 
 use super::Store;
+use super::compact::{nodes_in, sets_to_empty};
 use super::error::{Result, StoreError};
-use super::overlay::{Base, Layer, merged_table};
-use super::tables::Table;
-use crate::member::superblock::{MetaPointer, Root, Seq};
-use crate::member::wire;
-use crate::units::MIB;
-
-/// A blob is written when it has grown to this size.
-const BLOB_BYTES: u64 = 2 * MIB;
-
-/// A run of one table's keys and values, in order.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Blob {
-    /// The table.
-    pub table: Table,
-    /// Keys and values.
-    pub entries: Vec<(ByteBuf, ByteBuf)>,
-}
-
-/// What the root's block says: where the blobs are.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct RootBlock {
-    /// The blobs, in the order of tables and keys.
-    pub blobs: Vec<Vec<MetaPointer>>,
-}
+use super::merge::{NodeWriter, merge};
+use super::node::Pointer;
+use super::overlay::Layer;
+use super::root_block::{LiveBytes, RootBlock};
+use super::tree::Roots;
+use crate::member::superblock::{MetaPointer, Root, Seq, SetRecord};
+use crate::sync::Arc;
 
 /// What a checkpoint holds.
 #[derive(Debug, Clone, Copy)]
@@ -43,28 +27,57 @@ struct FrozenAt {
     oldest_data: Seq,
 }
 
-/// A checkpoint that is on the members: its block, and everything the block points to.
+/// The checkpoint that counts.
 #[derive(Debug, Default)]
-pub(super) struct Written {
-    /// Number of the checkpoint.
+pub(super) struct LastCheckpoint {
+    /// Its number.
     pub number: u64,
-    /// Where the block is.
-    pub block: Vec<MetaPointer>,
-    /// What it says.
-    pub root: RootBlock,
-    /// Bytes of all of it.
-    pub bytes: u64,
+    /// Where its root block is.
+    pub block: Pointer,
+    /// Metadata that it refers to, the root block included.
+    pub live: LiveBytes,
+    /// What earlier ones referred to and this one does not.
+    pub retired: Retired,
 }
 
-impl Written {
-    /// Every pointer of it.
-    pub fn pointers(&self) -> impl Iterator<Item = &MetaPointer> {
-        self.block.iter().chain(self.root.blobs.iter().flatten())
+/// Metadata that the newest root does not refer to, but that readers of older roots may still need. Readers of
+/// some roots hold up what those and all later ones gave up.
+#[derive(Debug, Default)]
+pub(super) struct Retired(VecDeque<(Arc<Roots>, Vec<MetaPointer>)>);
+
+impl Retired {
+    /// What the checkpoint that followed `roots` gave up.
+    fn push(&mut self, roots: Arc<Roots>, pointers: Vec<MetaPointer>) {
+        self.0.push_back((roots, pointers));
+    }
+
+    /// Takes out the oldest, if nobody can need it any more. Nobody else can get hold of roots that are not the newest.
+    fn pop(&mut self) -> Option<Vec<MetaPointer>> {
+        self.0.front().filter(|(roots, _)| Arc::strong_count(roots) == 1)?;
+        self.0.pop_front().map(|(_, pointers)| pointers)
+    }
+
+    /// Nothing is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
+/// A checkpoint that is on the members.
+#[derive(Debug)]
+struct Written {
+    number: u64,
+    roots: Roots,
+    block: Pointer,
+    live: LiveBytes,
+    /// Records of the sets that the block lies in.
+    block_sets: Vec<SetRecord>,
+    /// What it gives up.
+    replaced: Vec<MetaPointer>,
+}
+
 impl Store {
-    /// Writes the tables and moves the journal's tail. Ordinary operations go on.
+    /// Merges what changed into the trees and moves the journal's tail. Ordinary operations go on.
     ///
     /// # Errors
     /// Those of the pool. The old root then still counts, and nothing is lost.
@@ -90,42 +103,56 @@ impl Store {
             return Err(StoreError::ReadOnly);
         }
         let mut last = self.last_checkpoint.lock();
+        self.release_retired(&mut last);
         match self.free_idle_sets() {
             // They are freed by a later one: this one makes room in the log.
             Err(StoreError::JournalFull) => {}
             outcome => outcome?,
         }
         let number = last.number + 1;
-        let (frozen_at, base, frozen) = {
+        let (frozen_at, roots, frozen) = {
             let journal = self.journal.lock();
             let included = journal.next_seq - 1;
             let oldest_data = self.data.lock().oldest().unwrap_or(Seq::MAX);
-            let (base, frozen) = self.overlay.write().freeze();
+            let (roots, frozen) = self.overlay.write().freeze();
             self.pool.checkpoint_begun(number);
-            (FrozenAt { included, oldest_data }, base, frozen)
+            (FrozenAt { included, oldest_data }, roots, frozen)
         };
-        let result = self.write_tables(number, &base, &frozen).and_then(|written| {
+        let mut written = Vec::new();
+        let result = self.write_trees(&last, &roots, &frozen, &mut written).and_then(|made| {
             self.log_what_is_included(frozen_at.included)?;
-            self.publish_root(&written, frozen_at, clean)?;
-            Ok(written)
+            Ok(made)
         });
-        drop((base, frozen));
-        match result {
-            Ok(written) => {
-                self.overlay.write().fold();
-                for pointer in last.pointers() {
-                    self.pool.release_metadata(std::slice::from_ref(pointer));
-                }
-                self.pool.expect_metadata(3 * written.bytes + 4 * MIB);
-                self.pool.checkpoint_published(number);
-                *last = written;
-                self.last_checkpoint_at.lock().clone_from(&self.clock.elapsed());
-                Ok(())
-            }
+        // Until a root is published nobody knows of what was written.
+        let made = match result {
+            Ok(made) => made,
             Err(error) => {
                 self.overlay.write().thaw();
-                Err(error)
+                self.pool.release_metadata(&written);
+                self.nodes.forget(&written);
+                self.note_room(last.live.total());
+                return Err(error);
             }
+        };
+        if let Err(error) = self.publish_root(&made, frozen_at, clean) {
+            self.overlay.write().thaw();
+            return Err(error);
+        }
+        self.overlay.write().publish(Arc::new(made.roots));
+        last.retired.push(roots, made.replaced);
+        (last.number, last.block, last.live) = (number, made.block, made.live);
+        self.release_retired(&mut last);
+        self.pool.checkpoint_published(number);
+        self.note_room(last.live.total());
+        *self.last_checkpoint_at.lock() = self.clock.elapsed();
+        Ok(())
+    }
+
+    /// Gives up what no root and no reader needs any more.
+    fn release_retired(&self, last: &mut LastCheckpoint) {
+        while let Some(pointers) = last.retired.pop() {
+            self.pool.release_metadata(&pointers);
+            self.nodes.forget(&pointers);
         }
     }
 
@@ -141,45 +168,36 @@ impl Store {
         if tx.is_empty() { Ok(()) } else { self.commit(tx).map(|_| ()) }
     }
 
-    fn write_tables(&self, number: u64, base: &Base, frozen: &Layer) -> Result<Written> {
-        let mut written = Written { number, ..Written::default() };
-        let result = self.write_blobs(base, frozen, &mut written);
-        if result.is_err() {
-            for pointer in written.pointers() {
-                self.pool.release_metadata(std::slice::from_ref(pointer));
-            }
-        }
-        result.map(|()| written)
-    }
-
-    fn write_blobs(&self, base: &Base, frozen: &Layer, written: &mut Written) -> Result<()> {
-        for table in Table::ALL {
-            let mut blob = Blob { table, entries: Vec::new() };
-            let mut bytes = 0;
-            for (key, value) in merged_table(base, frozen, table) {
-                bytes += (key.len() + value.len() + 16) as u64;
-                blob.entries.push((ByteBuf::from(key.to_vec()), ByteBuf::from(value.to_vec())));
-                if bytes >= BLOB_BYTES {
-                    self.write_blob(&mut blob, written)?;
-                    bytes = 0;
-                }
-            }
-            if !blob.entries.is_empty() {
-                self.write_blob(&mut blob, written)?;
-            }
-        }
-        let block = wire::encode(&written.root);
-        written.bytes += block.len() as u64;
-        written.block = self.pool.write_metadata(&block)?;
-        Ok(())
-    }
-
-    fn write_blob(&self, blob: &mut Blob, written: &mut Written) -> Result<()> {
-        let bytes = wire::encode(blob);
-        blob.entries.clear();
-        written.bytes += bytes.len() as u64;
-        written.root.blobs.push(self.pool.write_metadata(&bytes)?);
-        Ok(())
+    /// Writes the trees with the changes, and a root block. What is written is in `written` also after an error.
+    fn write_trees(
+        &self,
+        last: &LastCheckpoint,
+        roots: &Roots,
+        frozen: &Layer,
+        written: &mut Vec<MetaPointer>,
+    ) -> Result<Written> {
+        let trees = last.live.total();
+        let slab_bytes = self.pool.dimensions().slab_bytes;
+        let budget = self.room.move_bytes(trees);
+        let emptied = sets_to_empty(&self.pool.metadata_usage(), &last.live, slab_bytes, budget);
+        let touched = nodes_in(&self.nodes, roots, &emptied)?;
+        let mut writer = NodeWriter::new(&self.pool, &self.nodes, self.node_bytes);
+        let merged = merge(&self.nodes, roots, frozen, &touched, &mut writer);
+        let nodes = writer.into_written();
+        written.extend(nodes.iter().cloned());
+        let merged = merged?;
+        let mut replaced = merged.replaced;
+        replaced.extend(last.block.iter().cloned());
+        let mut live = last.live.clone();
+        live.add(&nodes);
+        live.remove(&replaced);
+        let sets = live.write_into(self.pool.metadata_sets());
+        let block = self.pool.write_metadata(&[RootBlock::new(&merged.roots, sets).encode()])?.concat();
+        written.extend(block.iter().cloned());
+        live.add(&block);
+        let mut block_sets = live.write_into(self.pool.metadata_sets());
+        block_sets.retain(|record| block.iter().any(|piece| piece.set == record.id));
+        Ok(Written { number: last.number + 1, roots: merged.roots, block, live, block_sets, replaced })
     }
 
     /// A root must not run ahead of the log: it would have inodes of which only the log has the data, and lack
@@ -188,7 +206,8 @@ impl Store {
         if self.journal.lock().is_started() { self.journal.sync(&self.pool, included) } else { Ok(()) }
     }
 
-    /// Publishes a root while nobody writes to the log.
+    /// Publishes a root while nobody writes to the log. When that fails, some members may have the new root: what
+    /// it refers to must not be touched any more, and the store takes no more changes.
     fn publish_root(&self, written: &Written, frozen_at: FrozenAt, clean: bool) -> Result<()> {
         let included = frozen_at.included;
         let turn = self.journal.turn()?;
@@ -213,14 +232,12 @@ impl Store {
             tail_seq: tail.0,
             tail_position: tail.1,
         };
-        let meta_sets = self.pool.metadata_sets();
         let published = self.pool.publish(&end, |superblock| {
             superblock.root = Some(root);
-            superblock.meta_sets = meta_sets;
+            superblock.meta_sets.clone_from(&written.block_sets);
             superblock.clean = clean;
         });
         if let Err(error) = published {
-            // Some members may have the new root: what it refers to must not be touched any more.
             drop(turn);
             self.journal.poison(&error.to_string());
             return Err(error.into());

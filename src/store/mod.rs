@@ -4,39 +4,72 @@
 //! durable. **The journal never refers to data that is not durable**: whoever commits a reference to a stripe
 //! has its sync behind him.
 
+mod check;
 mod checkpoint;
+mod compact;
 mod data_index;
 mod error;
 mod journal;
+mod merge;
+mod node;
+mod node_cache;
 mod overlay;
+mod read;
 mod recovery;
+mod room;
+mod root_block;
 pub mod tables;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod tx;
 
+pub use check::TreeCounts;
 pub use error::{Result, StoreError};
 pub use tx::Tx;
 
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-
+use crate::limits::{META_CACHE_DEFAULT_BYTES, NODE_BYTES};
 use crate::member::superblock::Seq;
 use crate::member::wire;
 use crate::pool::Pool;
 use crate::sync::{Arc, Clock, Mutex, RwLock};
-use checkpoint::Written;
+use checkpoint::LastCheckpoint;
 use data_index::DataIndex;
 use journal::Journal;
+use node_cache::NodeCache;
 use overlay::Overlay;
+use room::Room;
 use tables::{Ino, Table};
 use tx::Op;
 
 /// A checkpoint is due when this much time has passed since the last and something was committed.
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(30);
-/// A checkpoint is due when changes in memory have grown to this many bytes.
-const OVERLAY_MAX_BYTES: u64 = 32 << 20;
+
+/// How to open the tables.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// The time.
+    pub clock: Clock,
+    /// Go on although acknowledged records are lost.
+    pub force: bool,
+    /// Memory for nodes of the trees, in bytes.
+    pub cache_bytes: u64,
+    /// Most bytes of a new node that has more than one entry. Nodes of any size are read.
+    pub node_bytes: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            force: false,
+            cache_bytes: META_CACHE_DEFAULT_BYTES,
+            node_bytes: NODE_BYTES,
+        }
+    }
+}
 
 /// Journaled data found by recovery that no flush has overtaken: goes back into the cache as dirty.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,69 +82,35 @@ pub struct JournaledData {
     pub bytes: Vec<u8>,
 }
 
+/// The pool's room for metadata, as of the last checkpoint.
+#[derive(Debug, Default, Clone, Copy)]
+struct Left {
+    /// Bytes that could be written.
+    room: u64,
+    /// Bytes of the trees.
+    trees: u64,
+}
+
 /// The tables of a pool.
 #[derive(Debug)]
 pub struct Store {
     pool: Arc<Pool>,
     journal: Journal,
-    /// Locked after the journal's state where both are needed.
+    /// Locked after the journal's state where both are needed. Nothing is read or written under it.
     overlay: RwLock<Overlay>,
+    nodes: NodeCache,
     data: Mutex<DataIndex>,
     /// Held for the whole of a checkpoint.
-    last_checkpoint: Mutex<Written>,
+    last_checkpoint: Mutex<LastCheckpoint>,
     last_checkpoint_at: Mutex<Duration>,
+    room: Room,
+    /// What the pool had left for metadata after the last checkpoint, and bytes of the trees then.
+    left: Mutex<Left>,
+    node_bytes: usize,
     clock: Clock,
 }
 
 impl Store {
-    /// The value of `key`.
-    ///
-    /// # Errors
-    /// None yet: tables are in memory. Callers must expect those of reading.
-    pub fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        Ok(self.overlay.read().get(table, key).map(<[u8]>::to_vec))
-    }
-
-    /// The decoded value of `key`.
-    ///
-    /// # Errors
-    /// [`StoreError::Damaged`] when the value is not what it should be.
-    pub fn read<V: DeserializeOwned>(&self, table: Table, key: &[u8]) -> Result<Option<V>> {
-        let overlay = self.overlay.read();
-        let Some(value) = overlay.get(table, key) else { return Ok(None) };
-        let decoded = wire::decode(value);
-        decoded
-            .map(Some)
-            .map_err(|error| StoreError::Damaged { what: format!("a value of {table:?}: {error}") })
-    }
-
-    /// Keys in `[from, to)` in order, at most `limit` of them.
-    ///
-    /// # Errors
-    /// As [`Store::get`].
-    pub fn scan(
-        &self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-        limit: usize,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
-        Ok(self.overlay.read().scan(table, from, to, limit))
-    }
-
-    /// The last key at or below `key` and at or above `floor`.
-    ///
-    /// # Errors
-    /// As [`Store::get`].
-    pub fn last_at_or_before(
-        &self,
-        table: Table,
-        floor: &[u8],
-        key: &[u8],
-    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        Ok(self.overlay.read().last_at_or_before(table, floor, key))
-    }
-
     /// Applies `tx` at once for all readers and queues its record. Durable after [`Store::sync`] of the returned
     /// number, or with the next commit interval. All data that `tx` refers to must be durable already.
     ///
@@ -215,11 +214,27 @@ impl Store {
         used + bytes <= ring / 2 && self.data.lock().bytes() + bytes <= ring / 4
     }
 
-    /// Whether the log has so little room left that its tail must move, whatever it takes. Whoever changes
-    /// something waits for that before he begins: what is committed must fit into the log, since no root may hold
-    /// what the log has not got.
+    /// Whether the log has so little room left that its tail must move, whatever it takes, or so much changed in
+    /// memory that the pool may lack room for a checkpoint of it. Whoever changes something waits for that before he
+    /// begins: what is committed must fit into the log, since no root may hold what the log has not got.
     pub fn log_is_short(&self) -> bool {
-        self.journal.lock().used_bytes() > self.pool.dimensions().ring_bytes / 4 * 3
+        let used = self.journal.lock().used_bytes();
+        used > self.pool.dimensions().ring_bytes / 4 * 3
+            || self.room.is_exceeded(self.overlay.read().active_size())
+    }
+
+    /// Whether the tables may grow: after the next checkpoint there will be room for yet another one, of changes
+    /// that make room. Whoever adds names, attributes or other entries asks first; who removes some need not.
+    pub fn may_grow(&self) -> bool {
+        let left = *self.left.lock();
+        let layer = self.overlay.read().active_size();
+        left.room >= self.room.to_write(layer, left.trees) + self.room.to_keep(left.trees) / 2
+    }
+
+    /// Asks the pool how much room there is, and says how much is to be kept.
+    fn note_room(&self, trees: u64) {
+        self.pool.expect_metadata(self.room.to_keep(trees));
+        *self.left.lock() = Left { room: self.pool.metadata_room(), trees };
     }
 
     /// Files with journaled data that no flush has overtaken: a checkpoint wants them flushed first, or the
@@ -228,14 +243,29 @@ impl Store {
         self.data.lock().files()
     }
 
-    /// The journal is so full, or the last checkpoint so long ago, that another is due.
+    /// The journal is so full, so much has changed, or the last checkpoint so long ago, that another is due.
     pub fn checkpoint_due(&self) -> bool {
         let used = self.journal.lock().used_bytes();
-        let changes = self.overlay.read().active_bytes();
+        let layer = self.overlay.read().active_size();
         let age = self.clock.elapsed().saturating_sub(*self.last_checkpoint_at.lock());
         used > self.pool.dimensions().ring_bytes / 2
-            || changes > OVERLAY_MAX_BYTES
-            || (changes > 0 && age > CHECKPOINT_INTERVAL)
+            || self.room.is_used(layer)
+            || (layer.changes > 0 && age > CHECKPOINT_INTERVAL)
+    }
+
+    /// Nodes of the trees that were read from members since the mount.
+    pub fn nodes_read(&self) -> u64 {
+        self.nodes.reads()
+    }
+
+    /// Nodes of the trees that checkpoints wrote since the mount.
+    pub fn nodes_written(&self) -> u64 {
+        self.nodes.writes()
+    }
+
+    /// Memory that nodes of the trees take, about.
+    pub fn cache_bytes(&self) -> u64 {
+        self.nodes.memory_bytes()
     }
 
     /// The pool below.

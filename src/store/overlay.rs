@@ -1,7 +1,7 @@
-//! The tables in memory: the base that the last checkpoint wrote, and what changed since, in two layers.
+//! What changed since the last checkpoint, in memory, over the roots of its trees.
 //!
-//! Changes go into the active layer. A checkpoint freezes it, writes base and frozen layer merged, and then
-//! folds the frozen layer into the base; meanwhile changes go into a new active layer.
+//! Changes go into the active layer. A checkpoint freezes it and merges it into the trees; meanwhile changes go
+//! into a new active layer. When the new roots are published, the frozen layer is gone.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Range;
@@ -9,119 +9,159 @@ use std::iter::Peekable;
 use std::ops::Bound;
 
 use super::tables::Table;
+use super::tree::Roots;
 use crate::sync::Arc;
 
 type Bytes = Box<[u8]>;
 
-/// Keys and values of all tables.
-pub(super) type Base = [BTreeMap<Bytes, Bytes>; Table::ALL.len()];
 /// Changes of all tables: a value, or nothing for a key that is gone.
 pub(super) type Layer = [BTreeMap<Bytes, Option<Bytes>>; Table::ALL.len()];
+/// A key, and its value or that it is gone.
+pub(super) type Changed = (Vec<u8>, Option<Vec<u8>>);
 
-/// The three layers.
+/// Memory of an entry besides its key and value, about.
+const ENTRY_BYTES: u64 = 64;
+/// Changes are copied out in chunks of at most so many bytes.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// The layers, and the roots below.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    base: Arc<Base>,
+    roots: Arc<Roots>,
     frozen: Option<Arc<Layer>>,
     active: Layer,
-    active_bytes: u64,
+    size: LayerSize,
+}
+
+/// How much a layer holds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LayerSize {
+    /// Changed keys.
+    pub changes: u64,
+    /// Memory, about.
+    pub bytes: u64,
+}
+
+/// A part of a range of changes.
+#[derive(Debug, Default)]
+pub(super) struct Chunk {
+    /// The changes, in order.
+    pub changes: Vec<Changed>,
+    /// Where the chunk ends; none when it is the whole range.
+    pub end: Option<Vec<u8>>,
+}
+
+/// Changes of a range from its end backwards, as far as the first key that is there.
+#[derive(Debug, Default)]
+pub(super) struct ChunkBack {
+    /// Keys that are gone, from the last backwards.
+    pub gone: Vec<Vec<u8>>,
+    /// The last key that is there.
+    pub found: Option<(Vec<u8>, Vec<u8>)>,
+    /// There are more changes before the last of `gone`.
+    pub more: bool,
 }
 
 impl Overlay {
-    /// Nothing but a base.
-    pub fn new(base: Base) -> Self {
-        Self { base: Arc::new(base), ..Self::default() }
+    /// Nothing but roots.
+    pub fn new(roots: Roots) -> Self {
+        Self { roots: Arc::new(roots), ..Self::default() }
+    }
+
+    /// The roots below the layers.
+    pub fn roots(&self) -> Arc<Roots> {
+        Arc::clone(&self.roots)
     }
 
     /// Sets or removes a key.
     pub fn apply(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.active_bytes += (key.len() + value.as_ref().map_or(0, Vec::len) + 64) as u64;
-        self.active[table as usize].insert(key.into_boxed_slice(), value.map(Vec::into_boxed_slice));
-    }
-
-    /// Memory of the active layer, about.
-    pub fn active_bytes(&self) -> u64 {
-        self.active_bytes
-    }
-
-    /// The value of a key.
-    pub fn get(&self, table: Table, key: &[u8]) -> Option<&[u8]> {
-        let index = table as usize;
-        if let Some(change) = self.active[index].get(key) {
-            return change.as_deref();
+        let (key_bytes, value_bytes) = (key.len() as u64, value_bytes(value.as_deref()));
+        let old =
+            self.active[table as usize].insert(key.into_boxed_slice(), value.map(Vec::into_boxed_slice));
+        match old {
+            Some(old) => self.size.bytes -= value_bytes_of(&old),
+            None => {
+                self.size.changes += 1;
+                self.size.bytes += ENTRY_BYTES + key_bytes;
+            }
         }
-        if let Some(change) = self.frozen.as_ref().and_then(|frozen| frozen[index].get(key)) {
-            return change.as_deref();
-        }
-        self.base[index].get(key).map(|value| &**value)
+        self.size.bytes += value_bytes;
     }
 
-    /// Keys in `[from, to)` in order, at most `limit` of them.
-    pub fn scan(&self, table: Table, from: &[u8], to: &[u8], limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-        if from >= to {
-            return Vec::new();
-        }
-        let bounds = (Bound::Included(from), Bound::Excluded(to));
-        self.merged(table, bounds).take(limit).map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    /// How much the active layer holds.
+    pub fn active_size(&self) -> LayerSize {
+        self.size
     }
 
-    /// The last key in `[floor, key]`.
-    pub fn last_at_or_before(&self, table: Table, floor: &[u8], key: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-        let index = table as usize;
-        let mut upper = Bound::Included(key.to_vec());
+    /// What became of a key since the last checkpoint; none when nothing did.
+    pub fn find(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.layers(table).find_map(|layer| layer.get(key)).map(Option::as_deref)
+    }
+
+    /// Changes of keys in `[from, to)`, in order: all, or the first ones, about `limit`.
+    pub fn changes(&self, table: Table, from: &[u8], to: &[u8], limit: usize) -> Chunk {
+        let mut chunk = Chunk::default();
+        let mut bytes = 0;
+        let mut merged = merge(self.ranges(table, (Bound::Included(from), Bound::Excluded(to)))).peekable();
+        while let Some((key, value)) = merged.next() {
+            bytes += key.len() + value.map_or(0, <[u8]>::len);
+            chunk.changes.push((key.to_vec(), value.map(<[u8]>::to_vec)));
+            if chunk.changes.len() >= limit || bytes >= CHUNK_BYTES {
+                chunk.end = merged.peek().map(|(key, _)| key.to_vec());
+                break;
+            }
+        }
+        chunk
+    }
+
+    /// Changes of keys from `floor` up to `upper`, from there backwards; see [`ChunkBack`].
+    pub fn changes_back(&self, table: Table, floor: &[u8], upper: Bound<&[u8]>, limit: usize) -> ChunkBack {
+        let mut back = ChunkBack::default();
+        let mut upper = upper;
         loop {
-            let range = (Bound::Included(floor), upper.as_ref().map(|bound| &bound[..]));
-            if let (Bound::Included(from), Bound::Excluded(to)) = range
-                && from >= to
-            {
-                return None;
+            let bounds = (Bound::Included(floor), upper);
+            let last = self.layers(table).filter_map(|layer| layer.range::<[u8], _>(bounds).next_back());
+            // Of equal keys the first counts: that of the active layer.
+            let Some((key, value)) = last.rev().max_by_key(|(key, _)| *key) else { return back };
+            if let Some(value) = value {
+                back.found = Some((key.to_vec(), value.to_vec()));
+                return back;
             }
-            let active = self.active[index].range::<[u8], _>(range).next_back().map(|(key, _)| key);
-            let frozen = self.frozen.as_ref();
-            let frozen = frozen
-                .and_then(|frozen| frozen[index].range::<[u8], _>(range).next_back())
-                .map(|(key, _)| key);
-            let base = self.base[index].range::<[u8], _>(range).next_back().map(|(key, _)| key);
-            let last = [active, frozen, base].into_iter().flatten().max()?;
-            if let Some(value) = self.get(table, last) {
-                return Some((last.to_vec(), value.to_vec()));
+            back.gone.push(key.to_vec());
+            if back.gone.len() >= limit {
+                back.more = true;
+                return back;
             }
-            upper = Bound::Excluded(last.to_vec());
+            upper = Bound::Excluded(key);
+            if **key <= *floor {
+                return back;
+            }
         }
     }
 
-    fn merged<'a>(
-        &'a self,
-        table: Table,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-    ) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+    /// The layers of a table, the one that counts first.
+    fn layers(&self, table: Table) -> impl DoubleEndedIterator<Item = &BTreeMap<Bytes, Option<Bytes>>> {
         let index = table as usize;
-        let active = Some(self.active[index].range::<[u8], _>(bounds).peekable());
-        let frozen = self.frozen.as_ref().map(|frozen| frozen[index].range::<[u8], _>(bounds).peekable());
-        merge(self.base[index].range::<[u8], _>(bounds).peekable(), frozen, active)
+        let frozen = self.frozen.as_ref().map(|frozen| &frozen[index]);
+        std::iter::once(&self.active[index]).chain(frozen)
     }
 
-    /// Freezes the active layer, and gives base and frozen layer for writing.
-    pub fn freeze(&mut self) -> (Arc<Base>, Arc<Layer>) {
+    fn ranges<'a>(&'a self, table: Table, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Vec<Changes<'a>> {
+        self.layers(table).map(|layer| layer.range::<[u8], _>(bounds).peekable()).collect()
+    }
+
+    /// Freezes the active layer, and gives the roots and the frozen layer.
+    pub fn freeze(&mut self) -> (Arc<Roots>, Arc<Layer>) {
         let frozen = Arc::new(std::mem::take(&mut self.active));
-        self.active_bytes = 0;
+        self.size = LayerSize::default();
         self.frozen = Some(Arc::clone(&frozen));
-        (Arc::clone(&self.base), frozen)
+        (Arc::clone(&self.roots), frozen)
     }
 
-    /// Folds the frozen layer into the base: the checkpoint is published.
-    pub fn fold(&mut self) {
-        let Some(frozen) = self.frozen.take() else { return };
-        let frozen = Arc::try_unwrap(frozen).unwrap_or_else(|shared| (*shared).clone());
-        let base = Arc::make_mut(&mut self.base);
-        for (table, changes) in base.iter_mut().zip(frozen) {
-            for (key, change) in changes {
-                match change {
-                    Some(value) => table.insert(key, value),
-                    None => table.remove(&key),
-                };
-            }
-        }
+    /// The frozen layer is in these roots, which are published.
+    pub fn publish(&mut self, roots: Arc<Roots>) {
+        self.roots = roots;
+        self.frozen = None;
     }
 
     /// Puts the frozen layer back under the active one: the checkpoint failed.
@@ -132,50 +172,40 @@ impl Overlay {
         for (table, changes) in self.active.iter_mut().zip(newer) {
             table.extend(changes);
         }
+        self.size = size_of(&self.active);
     }
 }
 
-/// All keys of one table as base and frozen layer have them, in order.
-pub(super) fn merged_table<'a>(
-    base: &'a Base,
-    frozen: &'a Layer,
-    table: Table,
-) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
-    let everything: (Bound<&[u8]>, Bound<&[u8]>) = (Bound::Unbounded, Bound::Unbounded);
-    let index = table as usize;
-    let frozen = frozen[index].range::<[u8], _>(everything).peekable();
-    merge(base[index].range::<[u8], _>(everything).peekable(), Some(frozen), None)
+fn value_bytes(value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |value| value.len() as u64)
 }
 
-type Changes<'a> = Option<Peekable<Range<'a, Bytes, Option<Bytes>>>>;
+fn value_bytes_of(value: &Option<Bytes>) -> u64 {
+    value_bytes(value.as_deref())
+}
 
-/// Merges three sorted layers; the later argument wins.
-fn merge<'a>(
-    mut base: Peekable<Range<'a, Bytes, Bytes>>,
-    mut frozen: Changes<'a>,
-    mut active: Changes<'a>,
-) -> impl Iterator<Item = (&'a [u8], &'a [u8])> {
+fn size_of(layer: &Layer) -> LayerSize {
+    let mut size = LayerSize::default();
+    for (key, value) in layer.iter().flatten() {
+        size.changes += 1;
+        size.bytes += ENTRY_BYTES + key.len() as u64 + value_bytes_of(value);
+    }
+    size
+}
+
+type Changes<'a> = Peekable<Range<'a, Bytes, Option<Bytes>>>;
+
+/// Merges sorted layers; of equal keys the first layer's counts.
+fn merge<'a>(mut layers: Vec<Changes<'a>>) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
     std::iter::from_fn(move || {
-        loop {
-            let heads = [
-                base.peek().map(|(key, _)| *key),
-                frozen.as_mut().and_then(|layer| layer.peek().map(|(key, _)| *key)),
-                active.as_mut().and_then(|layer| layer.peek().map(|(key, _)| *key)),
-            ];
-            let key = heads.into_iter().flatten().min()?;
-            let mut value: Option<&'a [u8]> = None;
-            if let Some((_, found)) = base.next_if(|(head, _)| *head == key) {
-                value = Some(found);
-            }
-            for layer in [&mut frozen, &mut active].into_iter().flatten() {
-                if let Some((_, change)) = layer.next_if(|(head, _)| *head == key) {
-                    value = change.as_deref();
-                }
-            }
-            if let Some(value) = value {
-                return Some((&**key, value));
+        let key = layers.iter_mut().filter_map(|layer| layer.peek().map(|(key, _)| *key)).min()?;
+        let mut found = None;
+        for layer in &mut layers {
+            if let Some((_, value)) = layer.next_if(|(head, _)| *head == key) {
+                found = found.or(Some(value.as_deref()));
             }
         }
+        found.map(|value| (&**key, value))
     })
 }
 
@@ -183,33 +213,65 @@ fn merge<'a>(
 mod tests {
     use super::*;
 
-    fn keys(found: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(u8, u8)> {
-        found.into_iter().map(|(key, value)| (key[0], value[0])).collect()
-    }
-
-    #[test]
-    fn layers_are_seen_as_one() {
+    fn layered() -> Overlay {
         let mut overlay = Overlay::default();
         for key in [1, 3, 5, 7] {
             overlay.apply(Table::Map, vec![key], Some(vec![10 + key]));
         }
         overlay.freeze();
-        overlay.fold();
         overlay.apply(Table::Map, vec![3], None);
         overlay.apply(Table::Map, vec![4], Some(vec![24]));
-        overlay.freeze();
-        overlay.apply(Table::Map, vec![4], Some(vec![34]));
+        overlay.apply(Table::Map, vec![4], Some(vec![34, 0]));
         overlay.apply(Table::Map, vec![7], None);
-        let expected = [(1, 11), (4, 34), (5, 15)];
-        assert_eq!(keys(overlay.scan(Table::Map, &[0], &[99], 10)), expected);
-        assert_eq!(keys(overlay.scan(Table::Map, &[0], &[99], 2)), expected[..2]);
-        assert_eq!(overlay.last_at_or_before(Table::Map, &[0], &[9]), Some((vec![5], vec![15])));
-        assert_eq!(overlay.last_at_or_before(Table::Map, &[2], &[3]), None);
-        assert_eq!(overlay.get(Table::Map, &[3]), None);
+        overlay
+    }
+
+    fn changes(overlay: &Overlay, limit: usize) -> (Vec<(u8, Option<u8>)>, Option<Vec<u8>>) {
+        let chunk = overlay.changes(Table::Map, &[0], &[99], limit);
+        let changes = chunk.changes.iter().map(|(key, value)| (key[0], value.as_ref().map(|v| v[0])));
+        (changes.collect(), chunk.end)
+    }
+
+    #[test]
+    fn layers_are_seen_as_one() {
+        let mut overlay = layered();
+        let all = [(1, Some(11)), (3, None), (4, Some(34)), (5, Some(15)), (7, None)];
+        assert_eq!(changes(&overlay, 10), (all.to_vec(), None));
+        assert_eq!(changes(&overlay, 2), (all[..2].to_vec(), Some(vec![4])));
+        assert_eq!(changes(&overlay, 5), (all.to_vec(), None));
+        assert_eq!(overlay.find(Table::Map, &[3]), Some(None));
+        assert_eq!(overlay.find(Table::Map, &[5]), Some(Some(&[15][..])));
+        assert_eq!(overlay.find(Table::Map, &[6]), None);
+        assert_eq!(overlay.find(Table::Sets, &[5]), None);
         overlay.thaw();
-        assert_eq!(keys(overlay.scan(Table::Map, &[0], &[99], 10)), expected);
+        assert_eq!(changes(&overlay, 10), (all.to_vec(), None));
         overlay.freeze();
-        overlay.fold();
-        assert_eq!(keys(overlay.scan(Table::Map, &[0], &[99], 10)), expected);
+        overlay.publish(Arc::default());
+        assert_eq!(changes(&overlay, 10), (vec![], None));
+    }
+
+    #[test]
+    fn backwards_as_far_as_a_key_that_is_there() {
+        let overlay = layered();
+        let back = |upper: Bound<&[u8]>, limit| {
+            let back = overlay.changes_back(Table::Map, &[3], upper, limit);
+            (
+                back.gone.iter().map(|key| key[0]).collect::<Vec<_>>(),
+                back.found.map(|(key, _)| key[0]),
+                back.more,
+            )
+        };
+        assert_eq!(back(Bound::Included(&[9]), 10), (vec![7], Some(5), false));
+        assert_eq!(back(Bound::Excluded(&[7]), 10), (vec![], Some(5), false));
+        assert_eq!(back(Bound::Included(&[3]), 10), (vec![3], None, false));
+        assert_eq!(back(Bound::Included(&[9]), 1), (vec![7], None, true));
+    }
+
+    #[test]
+    fn a_key_that_changes_twice_counts_once() {
+        let mut overlay = layered();
+        assert_eq!(overlay.active_size(), LayerSize { changes: 3, bytes: 3 * 65 + 2 });
+        overlay.thaw();
+        assert_eq!(overlay.active_size(), LayerSize { changes: 5, bytes: 5 * 65 + 4 });
     }
 }

@@ -4,21 +4,23 @@
 //! Reading comes first and changes nothing. Only then, at a read-write mount, a new epoch is published with
 //! the root that was found, so that no later write can spoil what an older superblock refers to.
 
-use std::collections::BTreeMap;
-
-use super::checkpoint::{Blob, RootBlock, Written};
+use super::checkpoint::{LastCheckpoint, Retired};
 use super::data_index::DataIndex;
 use super::error::{Result, StoreError};
 use super::journal::Journal;
-use super::overlay::{Base, Overlay};
-use super::tables::{self, Extent, Table};
+use super::node_cache::NodeCache;
+use super::overlay::Overlay;
+use super::room::Room;
+use super::root_block::{LiveBytes, RootBlock};
+use super::tables::{SET_KEY_MAX, Table};
+use super::tree::Roots;
 use super::tx::Op;
-use super::{JournaledData, Store};
+use super::{JournaledData, Store, StoreOptions};
 use crate::member::ring::{RecordHeader, RingReader, record_bytes};
 use crate::member::superblock::{Epoch, Root, Seq, SetRecord};
 use crate::member::wire;
 use crate::pool::{JournalEnd, Pool, PoolError};
-use crate::sync::{Arc, Clock, Mutex, RwLock};
+use crate::sync::{Arc, Mutex, RwLock};
 use crate::units::{MIB, SECTOR, round_up};
 
 /// How far beyond the end of the log a record is looked for that would show that some are lost.
@@ -41,32 +43,46 @@ impl Store {
     ///
     /// # Errors
     /// [`PoolError::TooFewLeft`], [`PoolError::LostRecords`], [`StoreError::Damaged`], and those of reading.
-    pub fn recover(pool: Arc<Pool>, clock: Clock, force: bool) -> Result<(Self, Vec<JournaledData>)> {
+    pub fn recover(pool: Arc<Pool>, options: StoreOptions) -> Result<(Self, Vec<JournaledData>)> {
         let root = pool.root();
-        let (mut base, written) = load_root(&pool, root.as_ref())?;
-        let mut replay = replay(&pool, root.as_ref(), &mut base, force)?;
-        load_sets(&pool, &base)?;
+        let (roots, last_checkpoint) = load_root(&pool, root.as_ref())?;
+        let mut overlay = Overlay::new(roots);
+        let mut replay = replay(&pool, root.as_ref(), &mut overlay, options.force)?;
         let journaled = replay.data.take_bytes();
         let included = root.as_ref().map_or(0, |root| root.included);
         let last = replay.last.max(included);
         let tail = root.as_ref().map_or((1, 0), |root| (root.tail_seq, root.tail_position));
         let head = round_up(replay.end, SECTOR);
-        if !pool.read_only() {
-            let end = JournalEnd { next_seq: last + 1, tail_seq: tail.0, live: tail.1..head };
-            pool.publish(&end, |superblock| superblock.clean = false)?;
-            pool.expect_metadata(3 * written.bytes + 4 * MIB);
-            pool.start_writing();
-        }
         let store = Self {
             journal: Journal::new(last, tail, head),
-            pool,
-            overlay: RwLock::new(Overlay::new(base)),
+            overlay: RwLock::new(overlay),
+            nodes: NodeCache::new(Arc::clone(&pool), options.cache_bytes),
             data: Mutex::new(replay.data),
-            last_checkpoint: Mutex::new(written),
-            last_checkpoint_at: Mutex::new(clock.elapsed()),
-            clock,
+            left: Mutex::default(),
+            room: Room::new(pool.offered_bytes(), options.node_bytes),
+            last_checkpoint: Mutex::new(last_checkpoint),
+            last_checkpoint_at: Mutex::new(options.clock.elapsed()),
+            node_bytes: options.node_bytes,
+            clock: options.clock,
+            pool,
         };
+        store.load_sets()?;
+        if !store.pool.read_only() {
+            let end = JournalEnd { next_seq: last + 1, tail_seq: tail.0, live: tail.1..head };
+            store.pool.publish(&end, |superblock| superblock.clean = false)?;
+            let trees = store.last_checkpoint.lock().live.total();
+            store.pool.start_writing();
+            store.note_room(trees);
+        }
         Ok((store, journaled))
+    }
+
+    /// Hands the set table to the pool. The records say how much is alive in each set.
+    fn load_sets(&self) -> Result<()> {
+        let found = self.scan(Table::Sets, &[], &SET_KEY_MAX, usize::MAX)?;
+        let records: Result<Vec<SetRecord>> =
+            found.iter().map(|(_, value)| decode(value, "a set's record")).collect();
+        Ok(self.pool.load_sets(&records?)?)
     }
 
     /// Begins to write the log: a first checkpoint holds everything that recovery found and that was committed
@@ -91,30 +107,27 @@ impl Store {
     }
 }
 
-fn load_root(pool: &Pool, root: Option<&Root>) -> Result<(Base, Written)> {
-    let mut base = Base::default();
-    let Some(root) = root else { return Ok((base, Written::default())) };
-    pool.adopt_metadata(&root.block);
-    let block: RootBlock = decode(&pool.read_metadata(&root.block)?, "the root block")?;
-    let mut bytes = 0;
-    for pointers in &block.blobs {
-        pool.adopt_metadata(pointers);
-        let encoded = pool.read_metadata(pointers)?;
-        bytes += encoded.len() as u64;
-        let blob: Blob = decode(&encoded, "a table")?;
-        let table = &mut base[blob.table as usize];
-        for (key, value) in blob.entries {
-            table.insert(key.into_vec().into_boxed_slice(), value.into_vec().into_boxed_slice());
-        }
-    }
-    Ok((base, Written { number: root.checkpoint, block: root.block.clone(), root: block, bytes }))
+/// Reads the root block, and takes the sets into use that hold metadata.
+fn load_root(pool: &Pool, root: Option<&Root>) -> Result<(Roots, LastCheckpoint)> {
+    let Some(root) = root else { return Ok((Roots::default(), LastCheckpoint::default())) };
+    pool.check_readable()?;
+    let block = RootBlock::decode(&pool.read_metadata(&root.block)?)?;
+    pool.load_metadata_sets(&block.sets)?;
+    let live = LiveBytes::of(&pool.metadata_sets());
+    let last = LastCheckpoint {
+        number: root.checkpoint,
+        block: root.block.clone(),
+        live,
+        retired: Retired::default(),
+    };
+    Ok((block.roots()?, last))
 }
 
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T> {
     wire::decode(bytes).map_err(|error| StoreError::Damaged { what: format!("{what}: {error}") })
 }
 
-fn replay(pool: &Pool, root: Option<&Root>, base: &mut Base, force: bool) -> Result<Replay> {
+fn replay(pool: &Pool, root: Option<&Root>, overlay: &mut Overlay, force: bool) -> Result<Replay> {
     let (mut seq, mut position, included) =
         root.map_or((1, 0, 0), |root| (root.tail_seq, root.tail_position, root.included));
     let ring_bytes = pool.dimensions().ring_bytes;
@@ -130,7 +143,7 @@ fn replay(pool: &Pool, root: Option<&Root>, base: &mut Base, force: bool) -> Res
     while let Some((at, header, payload)) = next_record(&mut readers, position, seq, &epochs) {
         let ops: Vec<Op> = decode(&payload, "a journal record")?;
         for op in ops {
-            apply(op, seq, included, base, &mut replay.data);
+            apply(op, seq, included, overlay, &mut replay.data);
         }
         acked = acked.max(header.acked);
         position = at + record_bytes(payload.len());
@@ -191,46 +204,15 @@ fn look_ahead(readers: &mut [RingReader], end: u64, next: Seq, epochs: &[Epoch])
     highest
 }
 
-fn apply(op: Op, seq: Seq, included: Seq, base: &mut Base, data: &mut DataIndex) {
+fn apply(op: Op, seq: Seq, included: Seq, overlay: &mut Overlay, data: &mut DataIndex) {
     let is_new = seq > included;
     match op {
         Op::Put { table, key, value } if is_new => {
-            base[table as usize]
-                .insert(key.into_vec().into_boxed_slice(), value.into_vec().into_boxed_slice());
+            overlay.apply(table, key.into_vec(), Some(value.into_vec()));
         }
-        Op::Delete { table, key } if is_new => {
-            base[table as usize].remove(key.as_slice());
-        }
+        Op::Delete { table, key } if is_new => overlay.apply(table, key.into_vec(), None),
         Op::Put { .. } | Op::Delete { .. } => {}
         Op::Data { ino, offset, bytes } => data.insert(ino, offset, &bytes, seq),
         Op::DropData { ino, from, to, upto } => data.remove(ino, from, to, upto.min(seq)),
     }
-}
-
-/// Hands the set table to the pool, with what is alive in each set.
-fn load_sets(pool: &Pool, base: &Base) -> Result<()> {
-    let mut records: Vec<SetRecord> = Vec::new();
-    for value in base[Table::Sets as usize].values() {
-        records.push(decode(value, "a set's record")?);
-    }
-    pool.load_sets(&records)?;
-    let mut refs: BTreeMap<u64, u64> = BTreeMap::new();
-    for (key, value) in &base[Table::Refs as usize] {
-        let (extent, ..) = tables::split_ref(key)
-            .ok_or_else(|| StoreError::Damaged { what: "the key of a reference".to_owned() })?;
-        let bytes: u32 = decode(value, "a reference")?;
-        *refs.entry(extent).or_default() += u64::from(bytes);
-    }
-    for (key, value) in &base[Table::Extents as usize] {
-        let extent: Extent = decode(value, "an extent's record")?;
-        let set = extent.set;
-        if !pool.has_set(set) {
-            return Err(StoreError::Damaged {
-                what: format!("an extent lies in set {set}, which does not exist"),
-            });
-        }
-        let referenced = tables::single(key).and_then(|id| refs.get(&id)).copied().unwrap_or(0);
-        pool.count_live(set, referenced.min(u64::from(extent.len)) as i64);
-    }
-    Ok(())
 }

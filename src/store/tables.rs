@@ -44,11 +44,13 @@ pub enum Table {
     Intents,
     /// A name -> u64: counters.
     Counters,
+    /// [`ino_key`] -> the first bytes of a small file, as they are.
+    Inline,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 12] = [
+    pub const ALL: [Table; 13] = [
         Table::Inodes,
         Table::Entries,
         Table::Cookies,
@@ -61,6 +63,7 @@ impl Table {
         Table::Orphans,
         Table::Intents,
         Table::Counters,
+        Table::Inline,
     ];
 }
 
@@ -81,8 +84,11 @@ pub struct Inode {
     pub generation: u64,
     /// Bytes.
     pub size: u64,
-    /// Sectors that extents and reservations hold for this file (`st_blocks` is eight times it).
+    /// Sectors that extents and reservations hold for this file, and one for its content in [`Table::Inline`]
+    /// (`st_blocks` is eight times it).
     pub sectors: u64,
+    /// What its first sector holds is in [`Table::Inline`], and not in [`Table::Map`].
+    pub inline: bool,
     /// Last read.
     pub atime: Timestamp,
     /// Last change of the data.
@@ -180,7 +186,7 @@ pub enum Intent {
     },
 }
 
-/// Key of [`Table::Inodes`], [`Table::Orphans`] and [`Table::Intents`].
+/// Key of [`Table::Inodes`], [`Table::Orphans`], [`Table::Intents`] and [`Table::Inline`].
 pub fn ino_key(ino: Ino) -> Vec<u8> {
     ino.to_be_bytes().to_vec()
 }
@@ -226,6 +232,9 @@ pub fn ref_key(extent: ExtentId, ino: Ino, origin: u64) -> Vec<u8> {
 pub fn place_key(set: SetId, address: u64) -> Vec<u8> {
     pair_key(set, address)
 }
+
+/// Above every key of [`Table::Sets`].
+pub const SET_KEY_MAX: [u8; 9] = [0xff; 9];
 
 /// Key of [`Table::Sets`].
 pub fn set_key(set: SetId) -> Vec<u8> {

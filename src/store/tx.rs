@@ -63,7 +63,7 @@ impl Tx {
         self.put_raw(table, key, wire::encode(value));
     }
 
-    /// Sets `key` to these bytes as they are (for [`Table::Xattrs`]).
+    /// Sets `key` to these bytes as they are (for [`Table::Xattrs`] and [`Table::Inline`]).
     pub fn put_raw(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
         self.push(Op::Put { table, key: ByteBuf::from(key), value: ByteBuf::from(value) });
     }

@@ -72,6 +72,19 @@ fn names(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
     }
 }
 
+/// Files with inline content.
+fn rows(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) -> Vec<Ino> {
+    let found = fs.store.scan(Table::Inline, &[], &[0xff; 300], usize::MAX).expect("scans");
+    let mut inos = Vec::new();
+    for (key, row) in found {
+        let ino = single(&key).expect("ino");
+        assert!(inodes.contains_key(&ino), "inline content of nobody: {ino}");
+        assert!(!row.is_empty() && row.len() as u64 <= crate::limits::INLINE_MAX_BYTES);
+        inos.push(ino);
+    }
+    inos
+}
+
 fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
     assert!(all::<Intent>(fs, Table::Intents).is_empty(), "an intent is left");
     let extents: BTreeMap<Vec<u8>, Extent> = all(fs, Table::Extents).into_iter().collect();
@@ -93,8 +106,13 @@ fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
             *refs.entry(key).or_default() += entry.len as u32;
         }
     }
+    let rows = rows(fs, inodes);
     for (ino, inode) in inodes {
-        assert_eq!(inode.sectors, held.get(ino).copied().unwrap_or(0), "sectors of {ino}");
+        let row = u64::from(inode.inline);
+        assert_eq!(inode.sectors, held.get(ino).copied().unwrap_or(0) + row, "sectors of {ino}");
+        assert_eq!(inode.inline, rows.contains(ino), "inline content of {ino}");
+        let first = fs.store.get(Table::Map, &map_key(*ino, 0)).expect("reads");
+        assert!(!inode.inline || first.is_none(), "inode {ino} has its first sector twice");
     }
     assert_eq!(all::<u32>(fs, Table::Refs).into_iter().collect::<BTreeMap<_, _>>(), refs, "references");
     places(fs, &extents, &refs);

@@ -6,8 +6,10 @@ mod compaction;
 mod crash;
 mod cutting;
 mod full;
+mod inline;
 mod model;
 mod names;
+mod nodes;
 mod sharing;
 mod threads;
 mod wrapping;
@@ -142,8 +144,7 @@ impl Fs {
 
     /// The second half.
     pub(super) fn finish_for_test(&self, taken: flush::Taken) {
-        let resiliency = taken.node.state.read().inode.resiliency;
-        self.write_group(&resiliency, vec![taken]).expect("writes and commits");
+        self.write_taken(vec![taken]).expect("writes and commits");
     }
 
     /// Drops everything that is cached and clean.

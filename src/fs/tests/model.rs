@@ -257,8 +257,11 @@ impl Player {
 
     fn on_file(&mut self, fs: &Fs, ino: Ino) -> Result<()> {
         let size = self.tree.files[&ino].len() as u64;
-        let at = self.dice.roll(SIZE_MAX * 3 / 4);
-        let len = 1 + self.dice.roll(if self.dice.0.is_multiple_of(3) { 80_000 } else { 5_000 });
+        // Some files stay around the size up to which content is kept in a table.
+        let small = ino.is_multiple_of(3);
+        let at = self.dice.roll(if small { 3_000 } else { SIZE_MAX * 3 / 4 });
+        let long = if small { 3_000 } else { 80_000 };
+        let len = 1 + self.dice.roll(if self.dice.0.is_multiple_of(3) { long } else { long / 16 });
         let what = self.dice.roll(18);
         if !matches!(what, 6..=9) {
             self.durable.remove(&ino);
@@ -274,7 +277,11 @@ impl Player {
                 });
             }
             4 | 5 => {
-                let to = if self.dice.roll(3) == 0 { 0 } else { self.dice.roll(SIZE_MAX) };
+                let to = if self.dice.roll(3) == 0 {
+                    0
+                } else {
+                    self.dice.roll(if small { 5_000 } else { SIZE_MAX })
+                };
                 fs.setattr(ino, &SetAttr { size: Some(to), ..SetAttr::default() }, &ROOT)?;
                 self.edit(ino, |file| file.resize(to as usize, 0));
             }

@@ -118,11 +118,19 @@ impl SetRecord {
         ensure(in_range, || format!("set {id} names an impossible slab"))?;
         ensure(self.fill <= slab_bytes && self.fill.is_multiple_of(SECTOR), || {
             format!("set {id} is said to be filled to {} of {slab_bytes} bytes", self.fill)
+        })?;
+        ensure(self.live <= self.geometry.payload_bytes(), || {
+            format!("set {id} is said to hold {} bytes, more than it has", self.live)
         })
     }
 }
 
 impl MetaPointer {
+    /// Bytes that it takes in its set: whole sectors.
+    pub fn padded_bytes(&self) -> u64 {
+        self.sums.len() as u64 * SECTOR
+    }
+
     /// Checks that the sums fit the length, and the address its alignment.
     ///
     /// # Errors
@@ -148,7 +156,7 @@ mod tests {
     #[test]
     fn each_broken_promise_is_found() {
         type Spoil = fn(&mut Superblock);
-        let breaks: [(&str, Spoil); 18] = [
+        let breaks: [(&str, Spoil); 19] = [
             ("member", |sb| sb.member = 3),
             ("no members", |sb| sb.members.clear()),
             ("name", |sb| sb.name = "n".repeat(65)),
@@ -164,6 +172,7 @@ mod tests {
             ("slot's member", |sb| sb.meta_sets[0].slots[0].member = 100),
             ("slab number", |sb| sb.meta_sets[0].slots[0].slab = 1 << 20),
             ("fill", |sb| sb.meta_sets[0].fill = u64::MAX),
+            ("live", |sb| sb.meta_sets[0].live = 2 << 20),
             ("purpose", |sb| sb.meta_sets[0].purpose = Purpose::Data),
             ("sums", |sb| sb.root.as_mut().unwrap().block[0].sums.clear()),
             ("root's set", |sb| sb.root.as_mut().unwrap().block[0].set = 77),

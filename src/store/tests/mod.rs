@@ -1,9 +1,12 @@
 //! The store over simulated disks: every crash point of a scripted workload, with members lost as well.
 
+mod failures;
+mod trees;
+
 use std::collections::BTreeMap;
 
 use super::tables::{Extent, Table, extent_key, ref_key, single};
-use super::{Store, Tx};
+use super::{Store, StoreOptions, Tx};
 use crate::layout::Resiliency;
 use crate::member::sim::PowerCut;
 use crate::pool::simulated::SimPool;
@@ -20,9 +23,18 @@ struct History {
     acknowledged: usize,
 }
 
+fn options() -> StoreOptions {
+    // Trees get some levels.
+    StoreOptions { clock: Clock::manual(), node_bytes: 700, ..StoreOptions::default() }
+}
+
 fn open(sim: &SimPool, lost: &[usize]) -> super::Result<Store> {
+    open_with(sim, lost, options())
+}
+
+fn open_with(sim: &SimPool, lost: &[usize], options: StoreOptions) -> super::Result<Store> {
     let pool = sim.open(lost)?;
-    let (store, journaled) = Store::recover(pool, Clock::manual(), false)?;
+    let (store, journaled) = Store::recover(pool, options)?;
     assert!(journaled.is_empty(), "this workload journals no data");
     store.start()?;
     Ok(store)
@@ -100,6 +112,7 @@ fn workload(store: &Store, history: &mut History) -> super::Result<()> {
 
 /// Everything that was acknowledged is there, nothing is half there, and every extent reads right.
 fn check(store: &Store, history: &History, what: &str) {
+    store.check_trees().unwrap_or_else(|error| panic!("{what}: {error}"));
     let state = state_of(store);
     let found = history.states.iter().rposition(|known| *known == state);
     assert!(
@@ -240,7 +253,7 @@ fn an_epoch_begun_and_never_used_is_no_divergence() {
     drop(store);
     // A mount that gets as far as the new epoch on one member only.
     let snapshots: Vec<_> = sim.disks.iter().map(|disk| disk.snapshot()).collect();
-    drop(sim.open(&[]).map(|pool| Store::recover(pool, Clock::manual(), false)).expect("assembles"));
+    drop(sim.open(&[]).map(|pool| Store::recover(pool, options())).expect("assembles"));
     sim.disks[1].restore(&snapshots[1]);
     sim.disks[2].restore(&snapshots[2]);
     let store = open(&sim, &[0]).expect("opens without the one that knows the epoch");
@@ -280,7 +293,7 @@ fn a_lost_record_is_noticed_and_never_passed_over() {
 /// Replays without writing anything.
 fn open_only(sim: &SimPool) -> super::Result<()> {
     let snapshots: Vec<_> = sim.disks.iter().map(|disk| disk.snapshot()).collect();
-    let result = Store::recover(sim.open(&[])?, Clock::manual(), false).map(|_| ());
+    let result = Store::recover(sim.open(&[])?, options()).map(|_| ());
     for (disk, snapshot) in sim.disks.iter().zip(&snapshots) {
         disk.restore(snapshot);
     }
