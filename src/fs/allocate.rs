@@ -55,10 +55,14 @@ impl Fs {
         if end > FILE_MAX_BYTES {
             return Err(FsError::FileTooLarge { end });
         }
+        let grows = mode != PUNCH_HOLE;
         if mode & libc::FALLOC_FL_PUNCH_HOLE == 0 && node.state.read().inode.inline {
             self.make_a_sector_fit()?;
         }
         self.with_room(|| {
+            if grows {
+                self.need_metadata_room()?;
+            }
             let mut state = node.state.write();
             need_file(ino, &state)?;
             match mode {

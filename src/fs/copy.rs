@@ -57,7 +57,7 @@ impl Fs {
         if from_ino == to_ino && overlap && len > 0 {
             return Err(FsError::Invalid { what: "a range can't be copied onto itself" });
         }
-        self.may_change()?;
+        self.may_grow()?;
         // A copy within one file may move its end: what is there now counts.
         let size = {
             let (node, _) = self.node_of(from_ino, source.1)?;
@@ -117,7 +117,10 @@ impl Fs {
         let (to_node, _) = self.node_of(target.0, target.1)?;
         for _ in 0..FLUSH_TRIES {
             self.await_log_room();
-            let once = || self.share_once((&from_node, source.2), (&to_node, target.2), len);
+            let once = || {
+                self.need_metadata_room()?;
+                self.share_once((&from_node, source.2), (&to_node, target.2), len)
+            };
             match self.with_room(once)? {
                 Shared::Done(n) => return Ok(Some(n)),
                 Shared::Never => return Ok(None),

@@ -144,6 +144,7 @@ impl Fs {
         if data.is_empty() {
             return Ok(0);
         }
+        self.need_metadata_room()?;
         let (len, end) = (data.len() as u64, offset + data.len() as u64);
         if state.replaced_at.is_some() && end > FLUSH_BATCH_BYTES {
             self.commit_replacement(node, &mut state)?;

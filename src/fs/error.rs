@@ -189,6 +189,14 @@ pub enum FsError {
         /// What is wrong.
         what: &'static str,
     },
+    /// What was written while moving data is not what was read.
+    #[error(
+        "data of set {set} changed in memory while it was being moved, and was left where it is: is the memory of this machine sound?"
+    )]
+    Miscarried {
+        /// The set it was to be moved from.
+        set: crate::member::superblock::SetId,
+    },
     /// No room, also after everything was written out.
     #[error("no space left in the pool")]
     NoSpace,
@@ -233,7 +241,11 @@ impl FsError {
             Self::ReadOnly => libc::EROFS,
             Self::Pool(error) => pool_errno(error),
             Self::Store(error) => store_errno(error),
-            Self::Unreadable { .. } | Self::Damaged { .. } | Self::Unmounted | Self::Cache(_) => libc::EIO,
+            Self::Miscarried { .. }
+            | Self::Unreadable { .. }
+            | Self::Damaged { .. }
+            | Self::Unmounted
+            | Self::Cache(_) => libc::EIO,
         }
     }
 

@@ -15,6 +15,7 @@
 //! | `inline` | small files, whose content is in a table |
 //! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
 //! | `reserve`, `numbers` | room in the pool, counters |
+//! | `compact` | rewriting sets that are mostly dead |
 //!
 //! # Locking order
 //!
@@ -47,6 +48,7 @@
 mod allocate;
 mod attr;
 mod change;
+mod compact;
 mod copy;
 mod create;
 mod data;
@@ -145,6 +147,7 @@ pub struct Fs {
     rename_lock: Mutex<()>,
     /// Held while changed references are counted and committed; see the locking order.
     extent_lock: RwLock<()>,
+    compactor: compact::Compactor,
     /// Files whose truncation to nothing was held back: flushed by a tick once they are closed.
     replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.
@@ -197,12 +200,5 @@ impl Fs {
         self.writable()?;
         self.await_log_room();
         Ok(())
-    }
-
-    /// [`Fs::may_change`], for a change that adds entries to the tables: refused where that would take the room
-    /// that deleting needs. Call without locks.
-    fn may_grow(&self) -> Result<()> {
-        self.may_change()?;
-        self.with_room(|| if self.store.may_grow() { Ok(()) } else { Err(FsError::NoSpace) })
     }
 }

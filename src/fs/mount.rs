@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::compact::Compactor;
 use super::error::{FsError, Result};
 use super::flush::Why;
 use super::handles::Handles;
@@ -49,6 +50,7 @@ pub(super) struct Background {
     /// The log has room again.
     eased: Condvar,
     committer: Mutex<Option<JoinHandle<()>>>,
+    compactor: Mutex<Option<JoinHandle<()>>>,
     flusher: Mutex<Option<Flusher>>,
 }
 
@@ -74,6 +76,18 @@ impl Background {
     /// The log was eased.
     fn eased(&self) {
         self.eased.notify_all();
+    }
+
+    /// Waits so long; false when it is time to end.
+    fn rest(&self, rest: Duration) -> bool {
+        let mut waited = Duration::ZERO;
+        let mut stop = self.stop.lock();
+        while !*stop && waited < rest {
+            let part = JOURNAL_LOOK_INTERVAL.min(rest.saturating_sub(waited));
+            self.wake.wait_for(&mut stop, part);
+            waited += part;
+        }
+        !*stop
     }
 
     /// Waits a journal interval, or less when it is `urgent`; false when it is time to end.
@@ -118,6 +132,7 @@ impl Fs {
             handles: Handles::new(),
             rename_lock: Mutex::new(()),
             extent_lock: RwLock::new(()),
+            compactor: Compactor::default(),
             replacing: Mutex::new(HashSet::new()),
             dead: Mutex::new(Vec::new()),
             logging: AtomicBool::new(false),
@@ -200,6 +215,16 @@ impl Fs {
             }
         });
         *self.background.committer.lock() = Some(committer);
+        let weak = Arc::downgrade(self);
+        let background = self.background.clone();
+        let compactor = crate::sync::spawn("compactor", move || {
+            let mut rest = JOURNAL_INTERVAL;
+            while background.rest(rest) {
+                let Some(fs) = weak.upgrade() else { return };
+                rest = fs.compact_in_background();
+            }
+        });
+        *self.background.compactor.lock() = Some(compactor);
     }
 
     /// What the committer does each journal interval; tests and simulations call it instead: flushes files
@@ -215,6 +240,7 @@ impl Fs {
         if !self.options.background {
             let due = self.cache.due(self.clock.elapsed());
             self.note("flushing", self.flush_round(&due, Why::Age).map(drop));
+            self.compact_at_tick();
         }
         self.note("writing the journal", self.sync_journal());
         self.note("noting which members are there", self.store.settle_membership().map_err(FsError::from));
@@ -306,11 +332,14 @@ impl Fs {
         if let Some(flusher) = flusher {
             flusher.stop();
         }
-        let committer = self.background.committer.lock().take();
-        if let Some(committer) = committer
-            && committer.join().is_err()
+        self.compactor.stop();
+        for (name, thread) in
+            [("committer", &self.background.committer), ("compactor", &self.background.compactor)]
         {
-            log::error!("the committer had panicked");
+            let thread = thread.lock().take();
+            if thread.is_some_and(|thread| thread.join().is_err()) {
+                log::error!("the {name} had panicked");
+            }
         }
         if self.pool.read_only() {
             return Ok(());

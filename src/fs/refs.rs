@@ -62,18 +62,17 @@ impl Counts<'_> {
                 Some(place) => place,
                 None => place_of(self.store, *id, deltas)?,
             };
-            let own = self.own(*id, deltas, created.is_some(), &mut outcome)?;
             let most = u64::from(place.len);
-            let others = if created.is_some() {
-                0
-            } else {
-                match self.others(*id, deltas, most)? {
-                    Some(others) => others,
+            let known = match created {
+                Some(_) => Known::complete(),
+                None => match self.known(*id, deltas, most)? {
+                    Some(known) => known,
                     None => return Ok(None),
-                }
+                },
             };
-            let before = most.min(own.before + others);
-            let after = most.min(own.after + others);
+            let own = self.own(*id, deltas, &known, &mut outcome)?;
+            let before = most.min(own.before + known.others);
+            let after = most.min(own.after + known.others);
             if after == 0 {
                 match created {
                     Some(_) => outcome.unused.push(*id),
@@ -90,12 +89,15 @@ impl Counts<'_> {
     }
 
     /// The changed references themselves.
-    fn own(&self, id: ExtentId, deltas: &RefDeltas, created: bool, outcome: &mut Outcome) -> Result<Sums> {
+    fn own(&self, id: ExtentId, deltas: &RefDeltas, known: &Known, outcome: &mut Outcome) -> Result<Sums> {
         let mut sums = Sums { before: 0, after: 0 };
         for ((ino, origin), delta) in deltas {
             let key = ref_key(id, *ino, *origin);
-            let stored: Option<u32> = if created { None } else { self.store.read(Table::Refs, &key)? };
-            let before = stored.unwrap_or(0);
+            let before = match known.own.get(&(*ino, *origin)) {
+                Some(bytes) => *bytes,
+                None if known.complete => 0,
+                None => self.store.read(Table::Refs, &key)?.unwrap_or(0),
+            };
             let after = i64::from(before)
                 .checked_add(*delta)
                 .and_then(|after| u32::try_from(after).ok())
@@ -109,33 +111,88 @@ impl Counts<'_> {
         Ok(sums)
     }
 
-    /// The sum of the references that do not change, as far as it matters: not beyond `most`. None when it
-    /// depends on files whose references may change meanwhile.
-    fn others(&self, id: ExtentId, deltas: &RefDeltas, most: u64) -> Result<Option<u64>> {
-        let (mut sum, mut from) = (0, ref_key(id, 0, 0));
-        let end = extent_key(id + 1);
-        while sum < most {
-            let found = self.store.scan(Table::Refs, &from, &end, SCAN_REFS)?;
-            for (key, value) in &found {
-                let (_, ino, origin) =
-                    split_ref(key).ok_or(FsError::Damaged { ino: 0, what: "a reference" })?;
-                if deltas.contains_key(&(ino, origin)) {
-                    continue;
-                }
-                if self.alone == Alone::No && !self.owners.contains(&ino) {
-                    return Ok(None);
-                }
-                let bytes: u32 =
-                    wire::decode(value).map_err(|_| FsError::Damaged { ino, what: "a reference" })?;
-                sum += u64::from(bytes);
-            }
-            match found.last() {
-                Some((last, _)) if found.len() == SCAN_REFS => from = [last.as_slice(), &[0]].concat(),
-                _ => break,
+    /// The references as they are stored, as far as it matters: once those that do not change come to `most`
+    /// no more are looked at. None when it depends on files whose references may change meanwhile.
+    fn known(&self, id: ExtentId, deltas: &RefDeltas, most: u64) -> Result<Option<Known>> {
+        let mut known = Known::default();
+        let mut refs = Refs::of(self.store, id);
+        while known.others < most {
+            let Some((ino, origin, bytes)) = refs.next()? else {
+                known.complete = true;
+                break;
+            };
+            if deltas.contains_key(&(ino, origin)) {
+                known.own.insert((ino, origin), bytes);
+            } else if self.alone == Alone::No && !self.owners.contains(&ino) {
+                return Ok(None);
+            } else {
+                known.others += u64::from(bytes);
             }
         }
-        Ok(Some(sum.min(most)))
+        known.others = known.others.min(most);
+        Ok(Some(known))
     }
+}
+
+/// References of an extent, as stored.
+#[derive(Debug, Default)]
+struct Known {
+    /// Those among them that are about to change.
+    own: BTreeMap<(Ino, u64), u32>,
+    /// The sum of the others.
+    others: u64,
+    /// All were looked at.
+    complete: bool,
+}
+
+impl Known {
+    /// There are none.
+    fn complete() -> Self {
+        Self { complete: true, ..Self::default() }
+    }
+}
+
+/// The references of an extent, in order.
+struct Refs<'a> {
+    store: &'a Store,
+    rows: std::vec::IntoIter<(Vec<u8>, Vec<u8>)>,
+    /// Where to go on reading; none when all were read.
+    from: Option<Vec<u8>>,
+    end: Vec<u8>,
+}
+
+impl<'a> Refs<'a> {
+    fn of(store: &'a Store, id: ExtentId) -> Self {
+        let (from, end) = (Some(ref_key(id, 0, 0)), extent_key(id + 1));
+        Self { store, rows: Vec::new().into_iter(), from, end }
+    }
+
+    /// Inode, origin and bytes of the next one.
+    fn next(&mut self) -> Result<Option<(Ino, u64, u32)>> {
+        if self.rows.len() == 0
+            && let Some(from) = self.from.take()
+        {
+            let rows = self.store.scan(Table::Refs, &from, &self.end, SCAN_REFS)?;
+            if rows.len() == SCAN_REFS {
+                self.from = rows.last().map(|(last, _)| [last.as_slice(), &[0]].concat());
+            }
+            self.rows = rows.into_iter();
+        }
+        let Some((key, value)) = self.rows.next() else { return Ok(None) };
+        let (_, ino, origin) = split_ref(&key).ok_or(FsError::Damaged { ino: 0, what: "a reference" })?;
+        let bytes = wire::decode(&value).map_err(|_| FsError::Damaged { ino, what: "a reference" })?;
+        Ok(Some((ino, origin, bytes)))
+    }
+}
+
+/// Live bytes of an extent of this length. The caller has the lock of the extents alone.
+pub(super) fn live_bytes(store: &Store, id: ExtentId, len: u64) -> Result<u64> {
+    let (mut sum, mut refs) = (0, Refs::of(store, id));
+    while sum < len {
+        let Some((_, _, bytes)) = refs.next()? else { break };
+        sum += u64::from(bytes);
+    }
+    Ok(sum.min(len))
 }
 
 impl Outcome {

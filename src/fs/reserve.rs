@@ -13,8 +13,9 @@ use crate::pool::PoolError;
 use crate::store::tables::Ino;
 use crate::units::SECTOR;
 
-/// A write that finds no room waits at most so long while some is being made.
-const ROOM_PATIENCE: Duration = Duration::from_secs(5);
+/// A write that finds no room waits at most so long, and so often, while some is being made.
+const ROOM_PATIENCE: Duration = Duration::from_secs(30);
+const ROOM_TRIES: u32 = 32;
 
 impl Fs {
     /// Reserves room for `bytes` that are about to become dirty at `[offset, offset + len)`; what
@@ -86,43 +87,69 @@ impl Fs {
         }
     }
 
-    /// Tries to gain room: writes out everything, so that reservations become what is really used, and
-    /// takes checkpoints, so that freed sets can be used again. Says whether trying again makes sense:
-    /// not when nothing changed since the last time.
+    /// Tries to gain room: writes out everything, so that reservations become what is really used, takes
+    /// checkpoints, so that freed sets can be used again, and where that frees nothing lets the compactor
+    /// rewrite sets that are partly dead. Says whether trying again makes sense.
     pub(super) fn make_room(&self) -> bool {
         let mut last = self.room_made_at.lock();
-        if *last == Some(self.store.last_seq()) && !self.anything_dirty() {
+        let dirty = self.anything_dirty();
+        if *last == Some(self.store.last_seq()) && !dirty {
             return false;
         }
         if let Err(error) = self.flush_everything() {
             log::debug!("while making room: {error}");
         }
-        // A set that one checkpoint freed can be used again after the next.
+        let before = self.pool.free_slabs();
+        self.free_what_is_dead();
+        let mut gained = self.pool.free_slabs() > before;
+        if !gained && self.compact_for_room() {
+            self.free_what_is_dead();
+            gained = self.pool.free_slabs() > before;
+        }
+        // What was gained may be gone again before the caller comes to it: then there may be more.
+        *last = if gained { None } else { Some(self.store.last_seq()) };
+        gained || dirty
+    }
+
+    /// Makes the space of freed sets usable: what one checkpoint frees can be used again after the next.
+    fn free_what_is_dead(&self) {
         for _ in 0..2 {
             if let Err(error) = self.store.checkpoint() {
                 log::warn!("while making room: {error}");
-                break;
+                return;
             }
         }
-        *last = Some(self.store.last_seq());
-        true
     }
 
-    /// Does `attempt`; while it finds no room, makes some and tries again, up to a limit.
+    /// [`Fs::may_change`], for a change that adds entries to the tables: refused where that would take the room
+    /// that deleting needs. Call without locks.
+    ///
+    /// # Errors
+    /// [`FsError::NoSpace`].
+    pub(super) fn may_grow(&self) -> Result<()> {
+        self.may_change()?;
+        self.with_room(|| self.need_metadata_room())
+    }
+
+    /// Errors where more entries in the tables would take the room that deleting needs.
+    pub(super) fn need_metadata_room(&self) -> Result<()> {
+        if self.store.may_grow() { Ok(()) } else { Err(FsError::NoSpace) }
+    }
+
+    /// Does `attempt`; while it finds no room and some can be made, makes it and tries again, up to a limit.
     pub(super) fn with_room<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let start = self.clock.elapsed();
-        let mut tries = 0;
-        loop {
+        for _ in 0..ROOM_TRIES {
             match attempt() {
                 Err(error) if error.is_no_space() => {
-                    tries += 1;
                     let late = self.clock.elapsed().saturating_sub(start) > ROOM_PATIENCE;
-                    if tries > 3 || late || !self.make_room() {
+                    if late || !self.make_room() {
                         return Err(error);
                     }
                 }
                 done => return done,
             }
         }
+        attempt()
     }
 }

@@ -1,6 +1,6 @@
 //! Sets, placement, the stripe writer and the verified reader, epochs and health of members. Knows no files.
 //!
-//! A write goes through [`stripe_writer`] and [`space`] to the members; a read through [`reader`]; what is
+//! A write goes through [`stripe_writer`] and [`space`] to the members ([`room`] says what is left for whom); a read through [`reader`]; what is
 //! durable about the membership is in [`epochs`]. The pool is given its set table at mount and hands every
 //! change of it to its caller, who commits it together with what depends on it.
 
@@ -13,6 +13,7 @@ mod health;
 mod lanes;
 mod meta;
 mod reader;
+mod room;
 mod roster;
 mod sets;
 pub mod simulated;
@@ -207,6 +208,18 @@ impl Pool {
         let mut usages: Vec<SetUsage> = written.map(|set| set.usage()).collect();
         usages.sort_by_key(|usage| usage.id);
         usages
+    }
+
+    /// How much of one set is in use; none when it was freed.
+    pub fn set_usage(&self, id: SetId) -> Option<SetUsage> {
+        self.sets.get(id).map(|set| set.usage())
+    }
+
+    /// Notes that a set can't be rewritten, because parts of it can't be read.
+    pub fn mark_stuck(&self, id: SetId) {
+        if let Some(set) = self.sets.get(id) {
+            set.stuck.store(true, Ordering::Release);
+        }
     }
 
     /// Data sets in which nothing is alive although they would take more: freed at a checkpoint.

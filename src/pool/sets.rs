@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::layout::{Geometry, Resiliency, Stripe};
 use crate::member::superblock::{Purpose, SetId, SetRecord, SlabRef};
-use crate::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, RwLock};
 
 /// A slab set in use. Whoever reads or writes it holds its `Arc`: slabs are not handed out again before
@@ -25,6 +25,8 @@ pub struct Set {
     pub short: bool,
     /// Bytes that extents or metadata hold.
     pub live: AtomicI64,
+    /// Parts of it can't be read, so the compactor leaves it alone. Forgotten at unmount.
+    pub stuck: AtomicBool,
     fill: Mutex<Fill>,
 }
 
@@ -35,12 +37,26 @@ pub struct SetUsage {
     pub id: SetId,
     /// The resiliency it was made for.
     pub resiliency: Resiliency,
-    /// Bytes of payload that were handed out to stripes.
-    pub filled: u64,
+    /// Bytes of payload.
+    pub capacity: u64,
     /// Bytes of those that are alive.
     pub live: i64,
     /// It takes more stripes, or some are being written.
     pub open: bool,
+    /// Parts of it can't be read, so it stays as it is.
+    pub stuck: bool,
+}
+
+impl SetUsage {
+    /// Bytes that rewriting it gives back: dead ones, and those of a sealed set that were never written.
+    pub fn gain(&self) -> u64 {
+        self.capacity.saturating_sub(self.live.max(0) as u64)
+    }
+
+    /// Whether rewriting it gives back enough to be worth it when space is very short.
+    pub fn gains(&self) -> bool {
+        !self.stuck && self.gain() >= self.capacity / 64
+    }
 }
 
 #[derive(Debug)]
@@ -62,6 +78,7 @@ impl Set {
             slots: record.slots.clone(),
             short: record.short,
             live: AtomicI64::new(record.live as i64),
+            stuck: AtomicBool::new(false),
             fill: Mutex::new(Fill {
                 at: record.fill,
                 sealed: record.sealed,
@@ -93,9 +110,10 @@ impl Set {
         SetUsage {
             id: self.id,
             resiliency: self.resiliency,
-            filled: fill.at * u64::from(self.geometry.columns),
+            capacity: self.geometry.payload_bytes(),
             live: self.live.load(Ordering::Acquire),
             open: fill.writers > 0 || !fill.sealed && fill.at < self.geometry.slab_bytes,
+            stuck: self.stuck.load(Ordering::Acquire),
         }
     }
 

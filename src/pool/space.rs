@@ -1,14 +1,11 @@
-//! Handing out space: new sets on the emptiest members, reservations backed by sets made ahead, and
-//! what is left for whom.
+//! Handing out space: new sets on the emptiest members, and reservations backed by sets made ahead.
 
 use std::collections::{HashMap, VecDeque};
 
 use super::Pool;
 use super::error::{PoolError, Result};
-use super::roster::Member;
 use super::sets::Set;
-use super::status::Space;
-use crate::layout::{Geometry, Kind, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
+use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
@@ -16,15 +13,18 @@ use crate::sync::Arc;
 use crate::units::MIB;
 
 /// Room kept in each class beyond what is reserved: the padding of the stripes of one flush.
-const PADDING_BYTES: u64 = MIB;
+pub(super) const PADDING_BYTES: u64 = MIB;
 
 /// Whose request for space it is; each may go deeper into the reserve than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// New data: leaves the reserve alone.
     Ordinary,
-    /// A flush of data that was promised space: half of the reserve, where its own estimate was short.
+    /// A flush of data that was promised space: part of the reserve, where its own estimate was short.
     Flush,
+    /// Data that the compactor moves, to give back more than it takes: what metadata does not need. One set
+    /// of every layout in use is always left for it.
+    Compact,
     /// Metadata of a checkpoint: all of it.
     Metadata,
 }
@@ -32,24 +32,48 @@ pub enum Urgency {
 /// Sets being filled, by what they hold.
 #[derive(Debug, Default)]
 pub struct SpaceState {
-    classes: HashMap<(Resiliency, Purpose), Class>,
+    pub(super) classes: HashMap<Key, Class>,
     /// Number within the epoch of the last set made.
     last_set: u64,
     /// Bytes of metadata that the store wants to be able to write at any time.
-    metadata_bytes: u64,
+    pub(super) metadata_bytes: u64,
+}
+
+/// What shares sets while they are being filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub resiliency: Resiliency,
+    pub purpose: Purpose,
+    /// What the compactor moved: it has lived for long, and will longer than what is new.
+    pub cold: bool,
+}
+
+impl Key {
+    pub fn new(resiliency: &Resiliency, purpose: Purpose, urgency: Urgency) -> Self {
+        Self { resiliency: *resiliency, purpose, cold: urgency == Urgency::Compact }
+    }
+
+    pub fn hot(resiliency: &Resiliency) -> Self {
+        Self::new(resiliency, Purpose::Data, Urgency::Ordinary)
+    }
+
+    pub fn cold(resiliency: &Resiliency) -> Self {
+        Self::new(resiliency, Purpose::Data, Urgency::Compact)
+    }
 }
 
 #[derive(Debug, Default)]
-struct Class {
+pub(super) struct Class {
     /// Sets that take stripes now.
-    open: Vec<Arc<Set>>,
+    pub open: Vec<Arc<Set>>,
     /// Sets made ahead, for reservations.
     prepared: VecDeque<Arc<Set>>,
-    reserved: u64,
+    pub reserved: u64,
 }
 
 impl Class {
-    fn room(&self) -> u64 {
+    /// Bytes of payload that its sets can still take.
+    pub fn room(&self) -> u64 {
         self.open.iter().chain(&self.prepared).map(|set| set.room()).sum()
     }
 }
@@ -77,22 +101,24 @@ impl Pool {
         }
         let mut state = self.space.lock();
         loop {
-            let class = state.classes.entry((*resiliency, Purpose::Data)).or_default();
+            let class = state.classes.entry(Key::hot(resiliency)).or_default();
             self.drop_unusable(class);
             if class.room() >= class.reserved + bytes + PADDING_BYTES {
                 class.reserved += bytes;
                 return Ok(());
             }
-            let set = self.make_set(&mut state, resiliency, Purpose::Data, Urgency::Ordinary)?;
-            let class = state.classes.entry((*resiliency, Purpose::Data)).or_default();
-            class.prepared.push_back(set);
+            match self.make_set(&mut state, resiliency, Purpose::Data, Urgency::Ordinary) {
+                Ok(set) => state.classes.entry(Key::hot(resiliency)).or_default().prepared.push_back(set),
+                Err(PoolError::NoSpace { .. }) if warm_up(&mut state, resiliency) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 
     /// Gives a reservation back: the data was written, or dropped.
     pub fn release(&self, resiliency: &Resiliency, bytes: u64) {
         let mut state = self.space.lock();
-        if let Some(class) = state.classes.get_mut(&(*resiliency, Purpose::Data)) {
+        if let Some(class) = state.classes.get_mut(&Key::hot(resiliency)) {
             class.reserved = class.reserved.saturating_sub(bytes);
         }
     }
@@ -100,27 +126,6 @@ impl Pool {
     /// Says how much metadata a checkpoint may have to write; the reserve grows with it.
     pub fn expect_metadata(&self, bytes: u64) {
         self.space.lock().metadata_bytes = bytes;
-    }
-
-    /// Bytes of metadata that can still be written: in sets that are being filled, and in free slabs, those that are
-    /// held back from others included. What waits for a checkpoint to become free does not count.
-    pub fn metadata_room(&self) -> u64 {
-        self.refresh_rooms();
-        let wanted = self.metadata_resiliency();
-        let writable: Vec<_> = self.members().iter().filter(|member| member.is_writable()).collect();
-        let copies = usize::from(wanted.copies).min(writable.len()) as u8;
-        if copies < wanted.copies && self.refuses_short_writes() {
-            return 0;
-        }
-        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
-        let free: Vec<u64> = writable.iter().map(|member| member.free_slabs()).collect();
-        let in_slabs =
-            usable_bytes(&free, &Resiliency { kind, copies, ..wanted }, self.dimensions().slab_bytes);
-        let state = self.space.lock();
-        let open = state.classes.get(&(wanted, Purpose::Meta)).map_or(0, |class| {
-            class.open.iter().filter(|set| self.set_is_writable(set)).map(|set| set.room()).sum()
-        });
-        in_slabs + open
     }
 
     /// Hands out stripes for a stream of `total` bytes (a multiple of the sector).
@@ -133,9 +138,10 @@ impl Pool {
     ) -> Result<Vec<Taken>> {
         let mut taken: Vec<Taken> = Vec::new();
         let mut at = 0;
+        let key = Key::new(resiliency, purpose, urgency);
         let mut state = self.space.lock();
         while at < total {
-            let class = state.classes.entry((*resiliency, purpose)).or_default();
+            let class = state.classes.entry(key).or_default();
             self.drop_unusable(class);
             if let Some((set, stripe)) = take_from_open(class, total - at) {
                 at += stripe.data_bytes(&set.geometry);
@@ -148,7 +154,8 @@ impl Pool {
                 continue;
             }
             match self.make_set(&mut state, resiliency, purpose, urgency) {
-                Ok(set) => state.classes.entry((*resiliency, purpose)).or_default().open.push(set),
+                Ok(set) => state.classes.entry(key).or_default().open.push(set),
+                Err(PoolError::NoSpace { .. }) if !key.cold && warm_up(&mut state, resiliency) => {}
                 Err(error) => {
                     taken.iter().for_each(|taken| taken.set.written());
                     return Err(error);
@@ -160,16 +167,18 @@ impl Pool {
 
     /// Takes up filling a set where it was left at the last unmount or crash.
     pub(super) fn reopen_set(&self, set: &Arc<Set>) {
+        let key = Key::new(&set.resiliency, set.purpose, Urgency::Ordinary);
+        let mut state = self.space.lock();
+        let class = state.classes.entry(key).or_default();
         if set.room() > 0 && self.set_is_writable(set) {
-            let mut state = self.space.lock();
-            state.classes.entry((set.resiliency, set.purpose)).or_default().open.push(Arc::clone(set));
+            class.open.push(Arc::clone(set));
         }
     }
 
     /// Forgets a freed set as a place to write to.
     pub(super) fn close_set(&self, set: &Set) {
         let mut state = self.space.lock();
-        if let Some(class) = state.classes.get_mut(&(set.resiliency, set.purpose)) {
+        for class in state.classes.values_mut() {
             class.open.retain(|open| open.id != set.id);
         }
     }
@@ -184,52 +193,6 @@ impl Pool {
                 log::warn!("slab {} is free but stays allocated: {error}", slot.slab);
             }
             member.return_slab(slot.slab);
-        }
-    }
-
-    /// Room for `resiliency`, in bytes of payload.
-    pub fn space(&self, resiliency: &Resiliency) -> Space {
-        self.refresh_rooms();
-        let state = self.space.lock();
-        let slab_bytes = self.dimensions().slab_bytes;
-        let waiting = self.waiting_by_member();
-        let free = |urgency| -> Vec<u64> {
-            self.members()
-                .iter()
-                .map(|member| {
-                    let free = member.free_slabs() + waiting.get(&member.id).copied().unwrap_or(0);
-                    if member.is_writable() {
-                        free.saturating_sub(self.held_back(member, urgency, &state))
-                    } else {
-                        0
-                    }
-                })
-                .collect()
-        };
-        let (room, reserved) = state
-            .classes
-            .get(&(*resiliency, Purpose::Data))
-            .map_or((0, 0), |class| (class.room(), class.reserved + PADDING_BYTES));
-        let ordinary = usable_bytes(&free(Urgency::Ordinary), resiliency, slab_bytes);
-        let everything = usable_bytes(&free(Urgency::Metadata), resiliency, slab_bytes);
-        let slabs_of = |member: &Member| if member.is_writable() { member.slab_counts().0 } else { 0 };
-        let all: Vec<u64> = self.members().iter().map(|member| slabs_of(member)).collect();
-        let available = (ordinary + room).saturating_sub(reserved);
-        let free = (everything + room).saturating_sub(reserved.saturating_sub(PADDING_BYTES)).max(available);
-        Space { total: usable_bytes(&all, resiliency, slab_bytes).max(free), free, available }
-    }
-
-    /// Slabs of `member` that a request of this urgency leaves alone.
-    fn held_back(&self, member: &Member, urgency: Urgency, state: &SpaceState) -> u64 {
-        let (slabs, _) = member.slab_counts();
-        let members = self.members().iter().filter(|member| member.is_writable()).count().max(1) as u64;
-        let copies = self.metadata_copies() as u64;
-        let metadata = (state.metadata_bytes * copies).div_ceil(members * self.dimensions().slab_bytes);
-        let reserve = (slabs / 50).max(2) + metadata;
-        match urgency {
-            Urgency::Ordinary => reserve,
-            Urgency::Flush => reserve.div_ceil(2),
-            Urgency::Metadata => 0,
         }
     }
 
@@ -420,14 +383,15 @@ impl Pool {
             }
         }
     }
+}
 
-    fn waiting_by_member(&self) -> HashMap<u16, u64> {
-        let mut waiting: HashMap<u16, u64> = HashMap::new();
-        for slot in self.sets.waiting_slabs() {
-            *waiting.entry(slot.member).or_default() += 1;
-        }
-        waiting
-    }
+/// Lets anybody fill the sets that the compactor was filling: when there is no room for a set more. Says
+/// whether there were any.
+fn warm_up(state: &mut SpaceState, resiliency: &Resiliency) -> bool {
+    let cold = state.classes.get_mut(&Key::cold(resiliency)).map(|class| std::mem::take(&mut class.open));
+    let Some(open) = cold.filter(|open| open.iter().any(|set| set.room() > 0)) else { return false };
+    state.classes.entry(Key::hot(resiliency)).or_default().open.extend(open);
+    true
 }
 
 fn take_from_open(class: &mut Class, remaining: u64) -> Option<(Arc<Set>, Stripe)> {

@@ -159,6 +159,15 @@ impl Pool {
         self.write_for(resiliency, Purpose::Data, Urgency::Flush, chunks)
     }
 
+    /// Like [`Pool::write`], for data that is moved to give back more space than it takes: it goes to sets of
+    /// its own, and may use the part of the reserve that is kept for this.
+    ///
+    /// # Errors
+    /// As [`Pool::write`].
+    pub fn rewrite(&self, resiliency: &Resiliency, chunks: &[Chunk]) -> Result<Written> {
+        self.write_for(resiliency, Purpose::Data, Urgency::Compact, chunks)
+    }
+
     pub(super) fn write_for(
         &self,
         resiliency: &Resiliency,

@@ -2,8 +2,10 @@
 
 mod basics;
 mod check;
+mod compaction;
 mod crash;
 mod cutting;
+mod full;
 mod inline;
 mod model;
 mod names;
@@ -39,10 +41,15 @@ pub(super) fn options(clock: &Clock) -> FsOptions {
 }
 
 impl Rig {
-    /// Three disks of so many slabs of 1 MiB.
+    /// So many disks of so many slabs of 1 MiB.
     pub fn new(resiliency: &str, disks: usize, slabs: u64) -> Self {
+        Self::on(resiliency, &vec![slabs; disks])
+    }
+
+    /// Disks with so many slabs of 1 MiB each.
+    pub fn on(resiliency: &str, slabs: &[u64]) -> Self {
         let resiliency = Resiliency::parse(resiliency).expect("known");
-        let sim = SimPool::create(1, &vec![slabs; disks], resiliency).expect("creates");
+        let sim = SimPool::create(1, slabs, resiliency).expect("creates");
         let mut rig = Self { sim, clock: Clock::manual(), fs: None };
         rig.mount();
         rig
