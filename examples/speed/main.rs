@@ -10,6 +10,7 @@ mod runner;
 mod scratch;
 mod stop;
 mod target;
+mod touch;
 mod work;
 
 use std::path::PathBuf;

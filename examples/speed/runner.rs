@@ -9,6 +9,7 @@ use super::report::Results;
 use super::scratch::{Scratch, check_room, is_tmpfs};
 use super::size;
 use super::target::{ALL, Ground, Kind, Target};
+use super::touch::Holes;
 use super::work::{self, Amounts, Work};
 use super::{report, stop};
 
@@ -45,6 +46,9 @@ pub struct Args {
     /// striped-mirror).
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     only: Vec<String>,
+    /// Make all free memory page cache before each target: for virtual machines whose host takes back what is free.
+    #[arg(long)]
+    touch: bool,
     /// Options of the pools' mounts.
     #[arg(short, default_value = "", value_name = "OPT[,OPT...]")]
     options: String,
@@ -72,6 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
         capacity: args.size.max(args.random_size),
         options: &args.options,
     };
+    let mut holes = args.touch.then(|| Holes::new(&mounts)).transpose()?;
     let mut results = Results::new(kinds.clone());
     let before = report::load();
     let mut order = kinds;
@@ -79,6 +84,9 @@ pub fn run(args: &Args) -> Result<()> {
         for &kind in &order {
             stop::check()?;
             eprintln!("round {round} of {}: {}", args.rounds, kind.title());
+            if let Some(holes) = &mut holes {
+                holes.fill(&mounts)?;
+            }
             let mut target = Target::start(kind, &ground)?;
             work::measure(&mut target, &works, &amounts, |row, found| {
                 eprintln!("    {}: {:.1} {}", row.title(), found.value, row.unit());

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::page::{self, PAGE_BYTES, Page};
+use super::stock::Spares;
 use crate::sync::Arc;
 
 /// Pages of a block.
@@ -146,7 +147,14 @@ impl Block {
     }
 
     /// Writes `data` into a slot at byte `at` of its page; where there is no page, onto `base` or zeros.
-    pub fn put(&mut self, slot: usize, at: usize, data: &[u8], base: Option<&Page>) -> Put {
+    pub fn put(
+        &mut self,
+        slot: usize,
+        at: usize,
+        data: &[u8],
+        base: Option<&Page>,
+        spares: &mut Spares<'_>,
+    ) -> Put {
         let bit: Mask = 1 << slot;
         self.loads.strike(bit);
         let captured = self.flights.all() & !self.replaced & bit != 0;
@@ -156,17 +164,17 @@ impl Block {
             Some(page) if !captured => {
                 match Arc::get_mut(page) {
                     Some(bytes) => page::patch(bytes, at, data),
-                    None => *page = page::patched(Some(page), at, data),
+                    None => *page = spares.patched(Some(page), at, data),
                 }
                 false
             }
             Some(page) => {
-                *page = page::patched(Some(page), at, data);
+                *page = spares.patched(Some(page), at, data);
                 self.replaced |= bit;
                 true
             }
             empty => {
-                *empty = Some(page::patched(base, at, data));
+                *empty = Some(spares.patched(base, at, data));
                 true
             }
         };
@@ -193,13 +201,10 @@ impl Block {
         dropped
     }
 
-    /// Drops the clean pages, and gives their number.
-    pub fn drop_clean(&mut self) -> u64 {
+    /// Takes the clean pages out.
+    pub fn take_clean(&mut self) -> impl Iterator<Item = Page> {
         let clean = self.present() & !self.dirty;
-        for slot in each_slot(clean) {
-            self.pages[slot] = None;
-        }
-        count(clean)
+        each_slot(clean).filter_map(|slot| self.pages[slot].take())
     }
 }
 
@@ -221,13 +226,13 @@ mod tests {
     #[test]
     fn an_overwrite_leaves_a_captured_page_alone() {
         let mut block = Block::default();
-        block.put(3, 0, &[1; PAGE_LEN], None);
+        block.put(3, 0, &[1; PAGE_LEN], None, &mut Spares::none());
         block.flights.add(7, 1 << 3);
         let captured = block.pages[3].clone();
-        let put = block.put(3, 1, &[2], None);
+        let put = block.put(3, 1, &[2], None, &mut Spares::none());
         assert_eq!(put, Put { grew: true, newly_dirty: false, replaced: true });
         // The second overwrite goes into the new page.
-        assert!(!block.put(3, 2, &[3], None).grew);
+        assert!(!block.put(3, 2, &[3], None, &mut Spares::none()).grew);
         assert_eq!(captured.map(|page| page[..4].to_vec()), Some(vec![1; 4]));
         assert_eq!(block.pages[3].as_ref().map(|page| page[..4].to_vec()), Some(vec![1, 2, 3, 1]));
     }
@@ -235,8 +240,8 @@ mod tests {
     #[test]
     fn discarding_strikes_slots_out_of_loads_and_flights() {
         let mut block = Block::default();
-        block.put(0, 0, &[1; PAGE_LEN], None);
-        block.put(1, 0, &[1; PAGE_LEN], None);
+        block.put(0, 0, &[1; PAGE_LEN], None, &mut Spares::none());
+        block.put(1, 0, &[1; PAGE_LEN], None, &mut Spares::none());
         block.flights.add(1, 0b11);
         block.loads.add(2, 0b100);
         let dropped = block.discard(0b101);

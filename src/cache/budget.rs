@@ -26,6 +26,8 @@ const SLOW_FROM_PERCENT: u64 = 60;
 const SLOWEST_PER_MIB: Duration = Duration::from_millis(50);
 /// The longest pause for one write.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Evicted pages are let go in batches of about so many.
+const GARBAGE_PAGES: usize = 256;
 /// Shorter pauses are not worth a sleep.
 const PAUSE_MIN: Duration = Duration::from_micros(50);
 
@@ -188,16 +190,23 @@ impl Inner {
 
     /// Evicts clean blocks until the budget is kept. Call without locks.
     pub(super) fn evict(&self) {
+        let mut garbage = Vec::new();
         while self.budget.used() > self.budget.limit {
-            let Some((ino, index)) = self.lru.pop() else { return };
+            let Some((ino, index)) = self.lru.pop() else { break };
             let freed = self.with_known(ino, |state| match state.blocks.get_mut(&index) {
                 Some(block) => {
                     block.listed = false;
-                    state.drop_clean(index, &self.lru)
+                    state.drop_clean(index, &self.lru, &mut garbage)
                 }
                 None => 0,
             });
             self.counters.evictions.fetch_add(freed.unwrap_or(0), Ordering::Relaxed);
+            if garbage.len() >= GARBAGE_PAGES {
+                self.stock.give(garbage.drain(..));
+            }
+        }
+        if !garbage.is_empty() {
+            self.stock.give(garbage);
         }
     }
 }

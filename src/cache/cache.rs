@@ -12,6 +12,7 @@ use super::lru::Lru;
 use super::page::{PAGE_BYTES, PAGE_COST};
 use super::scratch::Scratch;
 use super::stats::{CacheStats, Counters};
+use super::stock::Stock;
 use super::table::Files;
 use super::{Ino, ahead};
 use crate::limits::{CACHE_DEFAULT_MAX_BYTES, CACHE_MIN_BYTES};
@@ -74,6 +75,7 @@ pub(super) struct Inner {
     pub queue: Queue,
     pub bell: Bell,
     pub scratch: Scratch,
+    pub stock: Stock,
     pub counters: Counters,
     pub clock: Clock,
     pub commit_age: Duration,
@@ -89,14 +91,17 @@ impl Cache {
     /// An empty cache.
     pub fn new(options: CacheOptions, clock: Clock) -> Self {
         let blocks = options.bytes / (BLOCK_PAGES * PAGE_COST + BLOCK_COST);
+        let stock = Stock::for_cache(options.bytes);
+        let bytes = options.bytes - stock.bytes_max();
         let window_max = (options.bytes / 16).clamp(BLOCK_BYTES, ahead::WINDOW_MAX_BYTES);
         Self(Arc::new(Inner {
             files: Files::new(),
-            budget: Budget::new(options.bytes, options.dirty_bytes.max(PAGE_BYTES)),
+            budget: Budget::new(bytes, options.dirty_bytes.max(PAGE_BYTES)),
             lru: Lru::new(blocks),
             queue: Queue::default(),
             bell: Bell::default(),
             scratch: Scratch::default(),
+            stock,
             counters: Counters::default(),
             clock,
             commit_age: options.commit_age,

@@ -127,7 +127,12 @@ impl Captured {
         self.inner.settle(&mut state, None);
         self.inner.release(&file, state);
         // The memory that was beyond the budget while it was dirty can go now.
-        self.runs.clear();
+        let pages = self.runs.drain(..).flat_map(|run| run.pages);
+        if written {
+            self.inner.stock.give(pages)
+        } else {
+            pages.for_each(drop)
+        }
         self.inner.evict();
         clean
     }

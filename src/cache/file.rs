@@ -12,6 +12,7 @@ use super::ahead::Streams;
 use super::block::{BLOCK_COST, BLOCK_PAGES, Block, Dropped, Mask, Put, count, each_slot, slots_in};
 use super::lru::Lru;
 use super::page::{PAGE_BYTES, PAGE_COST, PAGE_LEN, Page, page_after, page_of};
+use super::stock::Spares;
 use crate::sync::{Condvar, Mutex};
 
 /// What a file takes from the budget besides its blocks.
@@ -152,6 +153,7 @@ impl FileState {
         data: &[u8],
         base: impl Fn(u64) -> Option<Page>,
         now: impl FnOnce() -> Duration,
+        spares: &mut Spares<'_>,
     ) -> u64 {
         let pages = page_of(offset)..page_after(offset + data.len() as u64);
         let (mut done, mut newly) = (0, 0);
@@ -168,7 +170,7 @@ impl FileState {
                 let len = (PAGE_LEN - at).min(data.len() - done);
                 let base = if len < PAGE_LEN { base(index * BLOCK_PAGES + slot as u64) } else { None };
                 let Put { grew, newly_dirty, replaced } =
-                    block.put(slot, at, &data[done..done + len], base.as_ref());
+                    block.put(slot, at, &data[done..done + len], base.as_ref(), spares);
                 self.pending.cost += if grew { PAGE_COST as i64 } else { 0 };
                 self.replaced_pages += u64::from(replaced);
                 newly += u64::from(newly_dirty);
@@ -217,10 +219,12 @@ impl FileState {
         sum.dirty
     }
 
-    /// Drops the clean pages of one block. Returns their number.
-    pub fn drop_clean(&mut self, index: u64, lru: &Lru) -> u64 {
+    /// Drops the clean pages of one block, to `garbage`. Returns their number.
+    pub fn drop_clean(&mut self, index: u64, lru: &Lru, garbage: &mut Vec<Page>) -> u64 {
         let Some(block) = self.blocks.get_mut(&index) else { return 0 };
-        let freed = block.drop_clean();
+        let before = garbage.len();
+        garbage.extend(block.take_clean());
+        let freed = (garbage.len() - before) as u64;
         if std::mem::take(&mut block.listed) {
             lru.remove(&(self.ino, index));
         }
@@ -330,8 +334,7 @@ impl FileState {
     }
 
     /// Ends a capture. With `written`, pages that are as they were captured become clean; without `keep`, whole
-    /// blocks of them are let go. Returns
-    /// their number.
+    /// blocks of them are let go (the capture still holds their pages). Returns their number.
     pub fn end_flight(
         &mut self,
         token: u64,
@@ -341,6 +344,7 @@ impl FileState {
         lru: &Lru,
     ) -> u64 {
         let (mut clean, mut landed, mut freed) = (0, 0, 0);
+        let mut let_go = Vec::new();
         for (index, captured) in marked {
             let Some(block) = self.blocks.get_mut(index) else {
                 freed += count(*captured);
@@ -361,7 +365,8 @@ impl FileState {
                     self.list(*index, lru);
                     self.tidy(*index, lru);
                 } else {
-                    self.drop_clean(*index, lru);
+                    self.drop_clean(*index, lru, &mut let_go);
+                    let_go.clear();
                 }
             }
         }

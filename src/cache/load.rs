@@ -10,7 +10,7 @@ use super::cache::Inner;
 use super::error::{CacheError, LoadError};
 use super::file::{FileCache, FileState};
 use super::lru::Lru;
-use super::page::{self, PAGE_BYTES, PAGE_COST, PAGE_LEN, Page};
+use super::page::{PAGE_BYTES, PAGE_COST, PAGE_LEN, Page};
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 
@@ -45,7 +45,7 @@ impl FileState {
         &mut self,
         token: u64,
         pages: &Range<u64>,
-        loaded: impl Fn(u64) -> Option<Page>,
+        mut loaded: impl FnMut(u64) -> Option<Page>,
         lru: &Lru,
     ) -> u64 {
         let mut landed = 0;
@@ -105,9 +105,10 @@ impl<'a> Load<'a> {
         let (good, error) = self.inner.load(self.file.ino, self.offset(), buf, asked);
         let start = self.pages.start;
         let good_pages = (good / PAGE_LEN) as u64;
+        let mut spares = self.inner.stock.take(good_pages);
         let from_buf = |number: u64| {
             let at = (number - start) as usize * PAGE_LEN;
-            (number - start < good_pages).then(|| page::patched(None, 0, &buf[at..at + PAGE_LEN]))
+            (number - start < good_pages).then(|| spares.patched(None, 0, &buf[at..at + PAGE_LEN]))
         };
         let mut state = self.file.state.lock();
         let landed = state.end_load(self.token, &self.pages, from_buf, &self.inner.lru);

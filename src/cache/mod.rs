@@ -7,7 +7,7 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `page`, `block` | the data, and what is going on with it: dirty, captured, being loaded |
+//! | `page`, `block`, `stock` | the data, and what is going on with it: dirty, captured, being loaded; pages to use again |
 //! | `file`, `table` | one file's blocks under one lock; the files by number |
 //! | `read`, `load`, `ahead`, `scratch` | reading, loading what is missing, read-ahead |
 //! | `write` | writing, zeroing, dropping |
@@ -49,6 +49,7 @@ mod page;
 mod read;
 mod scratch;
 mod stats;
+mod stock;
 mod table;
 mod write;
 

@@ -6,6 +6,7 @@ use super::cache::{Cache, Inner};
 use super::error::CacheError;
 use super::file::FileState;
 use super::page::{PAGE_BYTES, PAGE_COST, PAGE_LEN, Page, page_after, page_of};
+use super::stock::Spares;
 use crate::sync::Arc;
 
 impl Cache {
@@ -29,12 +30,14 @@ impl Cache {
         let mut room = inner.make_room(count * PAGE_COST + (count / BLOCK_PAGES + 2) * BLOCK_COST);
         let edges = Edges::of(offset, end, on_disk_end);
         let mut bases = Bases::default();
+        let mut spares = inner.stock.take(count);
         let newly = inner.with_bases(ino, &edges, &mut bases, |state, bases| {
-            let newly = state.put(offset, data, |page| bases.of(page), || inner.clock.elapsed());
+            let now = || inner.clock.elapsed();
+            let newly = state.put(offset, data, |page| bases.of(page), now, &mut spares);
             inner.settle(state, Some(&mut room));
             newly
         })?;
-        drop(room);
+        drop((room, spares));
         inner.evict();
         inner.nudge_if_pressed();
         Ok(newly)
@@ -89,7 +92,8 @@ impl Cache {
             if !state.page(page).or(base.as_ref()).is_some_and(has_content) {
                 return 0;
             }
-            state.put(from, &zeros[..len], |_| base.clone(), || inner.clock.elapsed())
+            let now = || inner.clock.elapsed();
+            state.put(from, &zeros[..len], |_| base.clone(), now, &mut Spares::none())
         })?;
         inner.evict();
         inner.nudge_if_pressed();
@@ -114,10 +118,11 @@ impl Cache {
     /// Drops all clean pages of a file.
     pub fn drop_clean_of(&self, ino: Ino) {
         let lru = &self.0.lru;
+        let mut garbage = Vec::new();
         self.0.with_known(ino, |state| {
             let blocks: Vec<u64> = state.blocks.keys().copied().collect();
             blocks.into_iter().for_each(|index| {
-                state.drop_clean(index, lru);
+                state.drop_clean(index, lru, &mut garbage);
             });
         });
     }

@@ -4,6 +4,7 @@
 //! unmounted, so that writing there does not run out of room meanwhile. After the next mount the ranges
 //! still read as zeros and count as allocated, but a write there finds only the room that there is.
 
+use super::change::Change;
 use super::data::need_file;
 use super::error::{FsError, Result};
 use super::extents::segments;
@@ -76,7 +77,7 @@ impl Fs {
         self.drop_privileges(node.ino, state)?;
         let (mut at, last) = (round_down(from, SECTOR), round_up(to, SECTOR));
         if at == 0 && state.inode.inline {
-            self.move_row_to_journal(node, state)?;
+            self.move_row_to_journal(node.ino, state)?;
         }
         loop {
             let mut found = segments(&self.store, node.ino, at, last, CUT_SEGMENTS + 1)?;
@@ -89,9 +90,9 @@ impl Fs {
             edit.learn(found);
             let filled = edit.fill_holes(at, end);
             self.hold(state, filled)?;
-            let mut tx = Tx::new();
-            super::extents::emit_map(node.ino, &edit, &mut tx);
-            let outcome = self.allocated(node.ino, state, tx, filled, if grow { to } else { 0 });
+            let mut change = Change::new();
+            change.map(node.ino, &edit);
+            let outcome = self.allocated(node.ino, state, change, filled, if grow { to } else { 0 });
             if outcome.is_err() {
                 self.release_held(state, filled);
                 return outcome;
@@ -103,7 +104,8 @@ impl Fs {
         }
     }
 
-    fn hold(&self, state: &mut NodeState, bytes: u64) -> Result<()> {
+    /// Sets room aside for space that is promised and not written yet.
+    pub(super) fn hold(&self, state: &mut NodeState, bytes: u64) -> Result<()> {
         if bytes > 0 {
             self.pool.reserve(&state.inode.resiliency, bytes)?;
             state.held += bytes;
@@ -111,7 +113,14 @@ impl Fs {
         Ok(())
     }
 
-    fn allocated(&self, ino: Ino, state: &mut NodeState, mut tx: Tx, filled: u64, size: u64) -> Result<()> {
+    fn allocated(
+        &self,
+        ino: Ino,
+        state: &mut NodeState,
+        mut change: Change,
+        filled: u64,
+        size: u64,
+    ) -> Result<()> {
         let mut inode = state.inode.clone();
         let now = self.clock.now();
         inode.sectors += filled / SECTOR;
@@ -122,12 +131,9 @@ impl Fs {
             inode.mtime = now;
             persisted = size;
         }
-        tx.put(
-            Table::Inodes,
-            ino_key(ino),
-            &crate::store::tables::Inode { size: persisted, ..inode.clone() },
-        );
-        self.store.commit(tx)?;
+        let record = crate::store::tables::Inode { size: persisted, ..inode.clone() };
+        change.tx.put(Table::Inodes, ino_key(ino), &record);
+        self.commit(change)?;
         state.inode = inode;
         state.persisted_size = persisted;
         Ok(())

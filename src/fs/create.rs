@@ -100,7 +100,7 @@ impl Fs {
         let mut tx = Tx::new();
         tx.put(Table::Inodes, ino_key(ino), &inode);
         self.add_entry(&mut locked, parent, name, (ino, inode.mode), &mut tx)?;
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         self.nodes.insert(Node::new(ino, inode), 1, opens)
     }
 

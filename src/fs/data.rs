@@ -18,9 +18,6 @@ use crate::units::{SECTOR, round_up};
 const CACHE_PATIENCE: Duration = Duration::from_secs(30);
 /// Relatime: a read is noted at least once a day.
 const ATIME_STALE_SECONDS: i64 = 24 * 60 * 60;
-/// Most that one [`Fs::copy_file_range`] copies.
-const COPY_MAX_BYTES: u64 = 16 << 20;
-const COPY_STEP_BYTES: u64 = 1 << 20;
 
 /// What became of a write that must not wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,7 +178,7 @@ impl Fs {
         Ok(())
     }
 
-    fn after_write(&self, node: &Node, flags: OpenFlags) -> Result<()> {
+    pub(super) fn after_write(&self, node: &Node, flags: OpenFlags) -> Result<()> {
         let through = self.options.write_cache != WriteCache::Writeback;
         if through || flags.sync || flags.dsync {
             self.sync_node(node, flags.dsync && !flags.sync)?;
@@ -190,38 +187,6 @@ impl Fs {
             self.cache.drop_clean_of(node.ino);
         }
         Ok(())
-    }
-
-    /// Copies within the pool, through the cache; returns how many bytes, which may be less than asked.
-    ///
-    /// # Errors
-    /// [`FsError::Invalid`] when the ranges are of one file and overlap.
-    pub fn copy_file_range(
-        &self,
-        (from_ino, from_handle, from): (Ino, Handle, u64),
-        (to_ino, to_handle, to): (Ino, Handle, u64),
-        len: u64,
-    ) -> Result<u64> {
-        let overlap = from < to.saturating_add(len) && to < from.saturating_add(len);
-        if from_ino == to_ino && overlap && len > 0 {
-            return Err(FsError::Invalid { what: "a range can't be copied onto itself" });
-        }
-        let len = len.min(COPY_MAX_BYTES);
-        let mut buf = vec![0; len.min(COPY_STEP_BYTES) as usize];
-        let mut done = 0;
-        while done < len {
-            let want = (len - done).min(buf.len() as u64) as usize;
-            let copied = self.read(from_ino, from_handle, from + done, &mut buf[..want]).and_then(|got| {
-                if got == 0 { Ok(0) } else { self.write(to_ino, to_handle, to + done, &buf[..got], true) }
-            });
-            match copied {
-                Ok(0) => break,
-                Ok(n) => done += n as u64,
-                Err(_) if done > 0 => break,
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
     }
 }
 

@@ -1,14 +1,11 @@
-//! From file ranges to extents and their bytes; and the records of extents that a change touches.
-
-use std::collections::BTreeMap;
+//! From file ranges to extents and their bytes.
 
 use super::Fs;
 use super::error::{FsError, Result};
-use super::map::{MapEdit, Segment};
+use super::map::Segment;
 use crate::cache::LoadError;
-use crate::member::superblock::SetId;
-use crate::store::tables::{Extent, ExtentId, Ino, MapEntry, Table, extent_key, map_key, split_pair};
-use crate::store::{Store, Tx};
+use crate::store::Store;
+use crate::store::tables::{Extent, Ino, MapEntry, Table, extent_key, map_key, split_pair};
 use crate::sync::atomic::Ordering;
 use crate::units::{SECTOR, SECTOR_LEN};
 
@@ -43,64 +40,6 @@ fn segment(ino: Ino, key: &[u8], value: &[u8]) -> Result<Segment> {
         return Err(FsError::Damaged { ino, what: "a range of its map" });
     }
     Ok(Segment { start, len: entry.len, extent: entry.extent })
-}
-
-/// Records of extents as one transaction changes them.
-#[derive(Debug, Default)]
-pub(super) struct ExtentEdit {
-    changed: BTreeMap<ExtentId, Option<Extent>>,
-    live: BTreeMap<SetId, i64>,
-}
-
-impl ExtentEdit {
-    /// A new extent.
-    pub fn create(&mut self, id: ExtentId, extent: Extent) {
-        *self.live.entry(extent.set).or_default() += i64::from(extent.len);
-        self.changed.insert(id, Some(extent));
-    }
-
-    /// Takes off what a map no longer refers to. An extent that nothing refers to is deleted.
-    pub fn unref_all(&mut self, store: &Store, ino: Ino, edit: &MapEdit) -> Result<()> {
-        for (id, bytes) in edit.unrefs() {
-            let known = match self.changed.remove(&id) {
-                Some(known) => known,
-                None => store.read(Table::Extents, &extent_key(id))?,
-            };
-            let mut extent = known.ok_or(FsError::Damaged { ino, what: "an extent it refers to is gone" })?;
-            extent.live = extent.live.saturating_sub(bytes.min(u64::from(u32::MAX)) as u32);
-            if extent.live > 0 {
-                self.changed.insert(id, Some(extent));
-            } else {
-                *self.live.entry(extent.set).or_default() -= i64::from(extent.len);
-                self.changed.insert(id, None);
-            }
-        }
-        Ok(())
-    }
-
-    /// Puts the records into a transaction.
-    pub fn emit(self, tx: &mut Tx) {
-        for (id, extent) in self.changed {
-            match extent {
-                Some(extent) => tx.put(Table::Extents, extent_key(id), &extent),
-                None => tx.delete(Table::Extents, extent_key(id)),
-            }
-        }
-        // Also a sum of 0: the set's record, which the store writes then, says how far it is filled.
-        for (set, delta) in self.live {
-            tx.live(set, delta);
-        }
-    }
-}
-
-/// Puts the changed records of a file's map into a transaction.
-pub(super) fn emit_map(ino: Ino, edit: &MapEdit, tx: &mut Tx) {
-    for start in edit.deletes() {
-        tx.delete(Table::Map, map_key(ino, start));
-    }
-    for segment in edit.puts() {
-        tx.put(Table::Map, map_key(ino, segment.start), &segment.entry());
-    }
 }
 
 impl Fs {
@@ -139,17 +78,25 @@ impl Fs {
             target.fill(0);
             return Ok(());
         };
-        let extent: Extent = self
-            .store
-            .read(Table::Extents, &extent_key(id))?
-            .ok_or(FsError::Damaged { ino, what: "an extent it refers to is gone" })?;
-        let (first, count) = ((u64::from(at) / SECTOR) as usize, (part.len / SECTOR) as usize);
-        let sums = extent
-            .sums
-            .get(first..first + count)
-            .ok_or(FsError::Damaged { ino, what: "an extent is shorter than its map says" })?;
-        self.pool.read(extent.set, extent.address + u64::from(at), sums, target)?;
-        Ok(())
+        let gone = FsError::Damaged { ino, what: "an extent it refers to is gone" };
+        let key = extent_key(id);
+        let mut extent: Extent = self.store.read(Table::Extents, &key)?.ok_or(gone)?;
+        loop {
+            let (first, count) = ((u64::from(at) / SECTOR) as usize, (part.len / SECTOR) as usize);
+            let sums = extent
+                .sums
+                .get(first..first + count)
+                .ok_or(FsError::Damaged { ino, what: "an extent is shorter than its map says" })?;
+            let place = extent.place();
+            let Err(error) = self.pool.read(place.set, place.address + u64::from(at), sums, target) else {
+                return Ok(());
+            };
+            // It may have moved between the look at its record and the read: then it is read where it is now.
+            match self.store.read::<Extent>(Table::Extents, &key)? {
+                Some(now) if now.place() != place => extent = now,
+                _ => return Err(error.into()),
+            }
+        }
     }
 }
 

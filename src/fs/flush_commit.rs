@@ -6,8 +6,9 @@
 //! nobody waits for a slow holder of a lock longer than for that one file.
 
 use super::Fs;
+use super::change::Change;
 use super::error::Result;
-use super::extents::{ExtentEdit, emit_map, segments};
+use super::extents::segments;
 use super::flush::Taken;
 use super::inline::emit_row;
 use super::map::{MapEdit, Segment};
@@ -15,17 +16,18 @@ use super::node::{Node, NodeState};
 use crate::cache::Captured;
 use crate::member::superblock::{Seq, SetId};
 use crate::store::Tx;
-use crate::store::tables::{Extent, Inode, Table, ino_key};
+use crate::store::tables::{Extent, ExtentId, Inode, Table, ino_key};
 use crate::sync::RwLockWriteGuard;
 use crate::sync::atomic::Ordering;
 use crate::units::SECTOR;
 
 /// A transaction is committed when it has grown to about this: half of a journal record.
 pub(super) const TX_BYTES: u64 = crate::limits::RECORD_MAX_BYTES / 2;
-/// About what one extent's record takes that only loses bytes.
-const UNREF_BYTES: u64 = 1300;
-/// About what a new segment takes, without its checksums.
-const SEGMENT_BYTES: u64 = 250;
+/// What a segment takes at most that is cut or replaced: two rests of it, a reference, an extent that goes
+/// with its place, and the record of its set.
+const UNREF_BYTES: u64 = 730;
+/// What a new segment takes at most, without its checksums.
+const SEGMENT_BYTES: u64 = 330;
 
 /// A replaced file of more pieces than this does not fit one record with its new content.
 const WHOLE_MAX_PIECES: usize = 2048;
@@ -60,7 +62,7 @@ struct Part<'a> {
 #[derive(Default)]
 struct Pending {
     edit: MapEdit,
-    extents: ExtentEdit,
+    created: Vec<(ExtentId, Extent)>,
     /// The content of a small file.
     row: Option<Vec<u8>>,
     /// Ranges whose journaled data is overtaken.
@@ -73,7 +75,7 @@ struct Pending {
 /// Files whose changes are in one transaction.
 struct Batch<'a> {
     fs: &'a Fs,
-    tx: Tx,
+    change: Change,
     parts: Vec<Part<'a>>,
 }
 
@@ -86,7 +88,7 @@ impl Fs {
             nodes.push(taken.node);
             work.push((taken.captured, taken.row, taken.seq, mapped));
         }
-        let mut batch = Batch { fs: self, tx: Tx::new(), parts: Vec::new() };
+        let mut batch = Batch { fs: self, change: Change::new(), parts: Vec::new() };
         let mut outcome = Ok(());
         for (node, (captured, row, seq, mapped)) in nodes.iter().zip(work) {
             let state = match node.state.try_write() {
@@ -209,9 +211,8 @@ impl<'a> Batch<'a> {
         let store = &self.fs.store;
         let id = self.fs.extent_numbers.next(store)?;
         let pending = &mut part.pending;
-        let mut live = 0;
         for (from, to) in ranges.iter().copied() {
-            let before = pending.edit.unref_count();
+            let before = pending.edit.ref_count();
             if !pending.cut_all {
                 pending.edit.learn(segments(store, part.node.ino, from, to, usize::MAX)?);
             }
@@ -219,28 +220,27 @@ impl<'a> Batch<'a> {
             pending.edit.insert(Segment { start: from, len: to - from, extent: Some((id, at)) });
             pending.overtaken.push((from, to));
             pending.end = pending.end.max(to);
-            let unrefs = (pending.edit.unref_count() - before) as u64;
+            let unrefs = (pending.edit.ref_count() - before) as u64;
             pending.bytes += SEGMENT_BYTES + unrefs * UNREF_BYTES;
-            live += to - from;
         }
         pending.bytes += 4 * one.sums.len() as u64;
         // A piece is at most as long as an extent may be.
-        let (len, live) = (one.len as u32, live as u32);
-        pending.extents.create(id, Extent { set: one.set, address: one.address, len, live, sums: one.sums });
+        let extent = Extent { set: one.set, address: one.address, len: one.len as u32, sums: one.sums };
+        pending.created.push((id, extent));
         Ok(())
     }
 
     /// About how large the transaction gets with everything pending.
     fn tx_bytes(&self) -> u64 {
         let pending: u64 = self.parts.iter().map(|part| part.pending.bytes + SEGMENT_BYTES).sum();
-        self.tx.bytes() + pending
+        self.change.bytes() + pending
     }
 
     /// Commits what a file has pending, and keeps the file.
     fn commit_part(&mut self, part: &mut Part<'a>) -> Result<()> {
-        let mut tx = std::mem::take(&mut self.tx);
-        let done = part.emit(self.fs, &mut tx)?;
-        self.fs.store.commit(tx)?;
+        let mut change = std::mem::take(&mut self.change);
+        let done = part.emit(&mut change);
+        self.fs.commit(change)?;
         part.apply(self.fs, done);
         Ok(())
     }
@@ -248,16 +248,11 @@ impl<'a> Batch<'a> {
     /// Commits everything, and closes all files in it.
     fn commit(&mut self) -> Result<()> {
         let mut parts = std::mem::take(&mut self.parts);
-        let mut tx = std::mem::take(&mut self.tx);
-        let emitted: Result<Vec<Done>> = parts.iter_mut().map(|part| part.emit(self.fs, &mut tx)).collect();
-        let outcome = emitted.and_then(|all| {
-            if !tx.is_empty() {
-                self.fs.store.commit(tx)?;
-            }
-            Ok(all)
-        });
+        let mut change = std::mem::take(&mut self.change);
+        let all: Vec<Done> = parts.iter_mut().map(|part| part.emit(&mut change)).collect();
+        let outcome = if change.is_empty() { Ok(()) } else { self.fs.commit(change).map(drop) };
         match outcome {
-            Ok(all) => {
+            Ok(()) => {
                 for (mut part, done) in parts.into_iter().zip(all) {
                     part.apply(self.fs, done);
                     self.close(part, true);
@@ -327,18 +322,20 @@ impl Pending {
 
 impl Part<'_> {
     /// Puts everything pending into a transaction.
-    fn emit(&mut self, fs: &Fs, tx: &mut Tx) -> Result<Done> {
-        let mut pending = std::mem::take(&mut self.pending);
+    fn emit(&mut self, change: &mut Change) -> Done {
+        let pending = std::mem::take(&mut self.pending);
         if self.state.gone || (pending.overtaken.is_empty() && !pending.cut_all) {
-            return Ok(Done::default());
+            return Done::default();
         }
         let ino = self.node.ino;
-        pending.extents.unref_all(&fs.store, ino, &pending.edit)?;
         if pending.cut_all {
-            tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
+            change.tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
         }
-        emit_map(ino, &pending.edit, tx);
-        pending.extents.emit(tx);
+        change.map(ino, &pending.edit);
+        for (id, extent) in pending.created {
+            change.create(id, extent);
+        }
+        let tx = &mut change.tx;
         if self.seq > 0 {
             for (from, to) in merged(&pending.overtaken) {
                 tx.drop_data(ino, from, to, self.seq);
@@ -356,14 +353,14 @@ impl Part<'_> {
             ..self.state.inode.clone()
         };
         tx.put(Table::Inodes, ino_key(ino), &Inode { size: persisted_size, ..inode.clone() });
-        Ok(Done {
+        Done {
             changed: true,
             inode: Some(inode),
             persisted_size,
             replaced: pending.cut_all,
             held_used: pending.edit.reserved_removed(),
             overtaken: pending.overtaken,
-        })
+        }
     }
 
     /// Makes it the truth.

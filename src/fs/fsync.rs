@@ -1,7 +1,8 @@
 //! Making things durable.
 
 use super::Fs;
-use super::error::Result;
+use super::change::Change;
+use super::error::{FsError, Result};
 use super::flush_commit::TX_BYTES;
 use super::inline::emit_row;
 use super::node::{Node, NodeState};
@@ -91,20 +92,20 @@ impl Fs {
         if state.gone {
             return Ok(true);
         }
-        let mut tx = Tx::new();
+        let mut change = Change::new();
         let inode = state.inode.clone();
-        match self.add_dirty(node, &state, &mut tx)? {
+        match self.add_dirty(node, &state, &mut change.tx)? {
             Journaled::TooMuch => Ok(false),
             Journaled::All(pages) => {
                 let attributes = state.attr_dirty && !datasync;
                 let size = state.persisted_size != state.inode.size;
                 if pages > 0 || attributes || size || state.replaced_at.is_some() {
-                    let stored = self.add_replacement(node, &state, &mut tx)?;
+                    let stored = self.add_replacement(node, &state, &mut change)?;
                     let record = Inode { sectors: stored.sectors, inline: stored.inline, ..inode };
-                    tx.put(Table::Inodes, ino_key(node.ino), &record);
-                    match self.store.commit(tx) {
+                    change.tx.put(Table::Inodes, ino_key(node.ino), &record);
+                    match self.commit(change) {
                         // The log has no room for data now; a stripe has.
-                        Err(StoreError::JournalFull) if pages > 0 => return Ok(false),
+                        Err(FsError::Store(StoreError::JournalFull)) if pages > 0 => return Ok(false),
                         outcome => outcome?,
                     };
                     self.journaled(node, &mut state, pages > 0, stored);
@@ -142,8 +143,13 @@ impl Fs {
         Ok(Journaled::All(pages.len()))
     }
 
-    /// Puts the end of a replaced file's old content into `tx`. Returns what remains.
-    pub(super) fn add_replacement(&self, node: &Node, state: &NodeState, tx: &mut Tx) -> Result<Stored> {
+    /// Puts the end of a replaced file's old content into `change`. Returns what remains.
+    pub(super) fn add_replacement(
+        &self,
+        node: &Node,
+        state: &NodeState,
+        change: &mut Change,
+    ) -> Result<Stored> {
         let Inode { sectors, inline, .. } = state.inode;
         if state.replaced_at.is_none() {
             return Ok(Stored { sectors, inline });
@@ -151,8 +157,8 @@ impl Fs {
         // `can_wait` saw to it that this is one batch.
         let batch = self.cut_batch(node.ino, 0, u64::MAX)?;
         let removed = batch.edit.removed();
-        batch.emit(node.ino, tx);
-        emit_row(node.ino, inline, None, true, tx);
+        change.map(node.ino, &batch.edit);
+        emit_row(node.ino, inline, None, true, &mut change.tx);
         let sectors = sectors.saturating_sub(removed / SECTOR + u64::from(inline));
         Ok(Stored { sectors, inline: false })
     }

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::Fs;
+use super::change::Change;
 use super::error::{FsError, Result};
 use super::node::{Node, NodeState};
 use crate::member::superblock::Seq;
 use crate::store::tables::{Ino, Inode, Table, ino_key};
-use crate::store::{Store, Tx};
 use crate::sync::{Arc, RwLockWriteGuard};
 
 /// Exclusive locks of several inodes, always taken in the order of their numbers, with drafts of the
@@ -53,13 +54,14 @@ impl<'a> Locked<'a> {
         Ok(self.drafts.entry(ino).or_insert_with(|| state.inode.clone()))
     }
 
-    /// Writes all drafts with `tx`, and makes them the truth.
-    pub fn commit(&mut self, store: &Store, mut tx: Tx) -> Result<Seq> {
+    /// Writes all drafts with `change`, and makes them the truth.
+    pub fn commit(&mut self, fs: &Fs, change: impl Into<Change>) -> Result<Seq> {
+        let mut change = change.into();
         for (ino, draft) in &self.drafts {
             let (_, state) = self.guards.get(ino).ok_or(FsError::NoSuchInode { ino: *ino })?;
-            tx.put(Table::Inodes, ino_key(*ino), &state.record(draft));
+            change.tx.put(Table::Inodes, ino_key(*ino), &state.record(draft));
         }
-        let seq = store.commit(tx)?;
+        let seq = fs.commit(change)?;
         for (ino, draft) in std::mem::take(&mut self.drafts) {
             if let Some((_, state)) = self.guards.get_mut(&ino) {
                 state.inode = draft;

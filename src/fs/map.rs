@@ -2,7 +2,7 @@
 //!
 //! A file's map is a list of segments that do not overlap. A [`MapEdit`] learns the segments that lie
 //! where it is going to work, cuts and inserts in memory, and then says which records of the map change
-//! and how many bytes of which extents nobody refers to any more.
+//! and how many bytes of which extents the file refers to more or less than before.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +30,12 @@ impl Segment {
         self.start.saturating_add(self.len)
     }
 
+    /// The extent, and the offset in the file at which its first byte would lie (wrapping). All parts of a
+    /// segment have the same.
+    pub fn origin(&self) -> Option<(ExtentId, u64)> {
+        self.extent.map(|(id, at)| (id, self.start.wrapping_sub(u64::from(at))))
+    }
+
     /// The part of it in `[from, to)`; none when there is none.
     pub fn part(&self, from: u64, to: u64) -> Option<Self> {
         let (start, end) = (self.start.max(from), self.end().min(to));
@@ -47,7 +53,7 @@ impl Segment {
 pub struct MapEdit {
     original: BTreeMap<u64, Segment>,
     view: BTreeMap<u64, Segment>,
-    unrefs: BTreeMap<ExtentId, u64>,
+    refs: BTreeMap<(ExtentId, u64), i64>,
     removed: u64,
     added: u64,
     reserved_removed: u64,
@@ -89,8 +95,8 @@ impl MapEdit {
             }
             let gone = segment.part(from, to).map_or(0, |part| part.len);
             self.removed += gone;
-            match segment.extent {
-                Some((extent, _)) => *self.unrefs.entry(extent).or_default() += gone,
+            match segment.origin() {
+                Some(origin) => *self.refs.entry(origin).or_default() -= gone as i64,
                 None => self.reserved_removed += gone,
             }
         }
@@ -101,6 +107,9 @@ impl MapEdit {
         self.cut(segment.start, segment.end());
         self.view.insert(segment.start, segment);
         self.added += segment.len;
+        if let Some(origin) = segment.origin() {
+            *self.refs.entry(origin).or_default() += segment.len as i64;
+        }
     }
 
     /// Puts reserved space into all holes of `[from, to)`. Returns its bytes.
@@ -145,14 +154,15 @@ impl MapEdit {
         self.view.values().copied().filter(|segment| self.original.get(&segment.start) != Some(segment))
     }
 
-    /// Bytes of each extent that the file no longer refers to.
-    pub fn unrefs(&self) -> impl Iterator<Item = (ExtentId, u64)> + '_ {
-        self.unrefs.iter().map(|(extent, bytes)| (*extent, *bytes))
+    /// For each extent and origin ([`Segment::origin`]) how many bytes more (or fewer) the file refers to.
+    pub fn refs(&self) -> impl Iterator<Item = (ExtentId, u64, i64)> + '_ {
+        let changed = self.refs.iter().filter(|(_, delta)| **delta != 0);
+        changed.map(|((extent, origin), delta)| (*extent, *origin, *delta))
     }
 
-    /// How many extents lose bytes.
-    pub fn unref_count(&self) -> usize {
-        self.unrefs.len()
+    /// How many references change, about.
+    pub fn ref_count(&self) -> usize {
+        self.refs.len()
     }
 
     /// Bytes that the file had and has no more: written and reserved.
@@ -230,11 +240,12 @@ mod tests {
         stored.values().copied().filter(|s| s.start < to && s.end() > from).collect()
     }
 
-    fn referenced(cells: &[Cell]) -> BTreeMap<ExtentId, u64> {
+    fn referenced(cells: &[Cell]) -> BTreeMap<(ExtentId, u64), i64> {
         let mut counts = BTreeMap::new();
-        for cell in cells {
-            if let Cell::At(id, _) = cell {
-                *counts.entry(*id).or_default() += S;
+        for (index, cell) in cells.iter().enumerate() {
+            if let Cell::At(id, at) = cell {
+                let origin = (index as u64 * S).wrapping_sub(at * S);
+                *counts.entry((*id, origin)).or_default() += S as i64;
             }
         }
         counts
@@ -246,7 +257,7 @@ mod tests {
             let mut dice = Dice(0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed));
             let mut stored: BTreeMap<u64, Segment> = BTreeMap::new();
             let mut cells = vec![Cell::Hole; SECTORS as usize];
-            let mut live: BTreeMap<ExtentId, u64> = BTreeMap::new();
+            let mut refs: BTreeMap<(ExtentId, u64), i64> = BTreeMap::new();
             let mut next_extent = 1;
             for _ in 0..20 {
                 let mut edit = MapEdit::new();
@@ -261,13 +272,14 @@ mod tests {
                             cells[from as usize..to as usize].fill(Cell::Hole);
                         }
                         1 => {
-                            let extent = Some((next_extent, 0));
+                            // Also of extents that the file refers to already, as a copy within it does.
+                            let (id, at) = (1 + dice.roll(next_extent), dice.roll(3));
+                            let extent = Some((id, (at * S) as u32));
                             edit.insert(Segment { start: from * S, len: (to - from) * S, extent });
                             for sector in from..to {
-                                cells[sector as usize] = Cell::At(next_extent, sector - from);
+                                cells[sector as usize] = Cell::At(id, at + sector - from);
                             }
-                            *live.entry(next_extent).or_default() += (to - from) * S;
-                            next_extent += 1;
+                            next_extent = next_extent.max(id + 1);
                         }
                         _ => {
                             edit.fill_holes(from * S, to * S);
@@ -285,13 +297,12 @@ mod tests {
                 for segment in edit.puts().collect::<Vec<_>>() {
                     stored.insert(segment.start, segment);
                 }
-                for (extent, bytes) in edit.unrefs() {
-                    let count = live.get_mut(&extent).expect("known extent");
-                    *count -= bytes;
+                for (extent, origin, delta) in edit.refs() {
+                    *refs.entry((extent, origin)).or_default() += delta;
                 }
-                live.retain(|_, bytes| *bytes > 0);
+                refs.retain(|_, bytes| *bytes != 0);
                 assert_eq!(render(&stored), cells, "seed {seed}");
-                assert_eq!(live, referenced(&cells), "seed {seed}");
+                assert_eq!(refs, referenced(&cells), "seed {seed}");
                 let held = |cells: &[Cell]| cells.iter().filter(|c| **c != Cell::Hole).count() as u64 * S;
                 assert_eq!(held(&before) + edit.added() - edit.removed(), held(&cells), "seed {seed}");
                 let reserved =
@@ -328,6 +339,6 @@ mod tests {
             ]
         );
         assert_eq!(edit.deletes().count(), 0);
-        assert_eq!(edit.unrefs().collect::<Vec<_>>(), [(7, S)]);
+        assert_eq!(edit.refs().collect::<Vec<_>>(), [(7, 0_u64.wrapping_sub(S), -(S as i64))]);
     }
 }

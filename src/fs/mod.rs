@@ -10,10 +10,11 @@
 //! | `locks`, `handles` | locking several inodes, open files |
 //! | `namespace`, `create`, `rename`, `directory` | names |
 //! | `attr`, `setattr`, `xattr` | attributes, `statfs`, extended attributes |
-//! | `data`, `truncate`, `allocate` | reading, writing, cutting, fallocate, lseek |
+//! | `data`, `copy`, `truncate`, `allocate` | reading, writing, sharing, cutting, fallocate, lseek |
 //! | `flush`, `flush_commit`, `fsync` | from dirty pages to extents and to the journal |
 //! | `inline` | small files, whose content is in a table |
-//! | `extents`, `map`, `reserve`, `numbers` | what a file's map says, room in the pool, counters |
+//! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
+//! | `reserve`, `numbers` | room in the pool, counters |
 //!
 //! # Locking order
 //!
@@ -25,7 +26,10 @@
 //!    still lead there. Nobody takes an inode's lock while holding another, except that a flush takes
 //!    the next in order. Loads run under the lock of their caller and take none;
 //! 3. shards of the inode table, the list of handles, counters: leaves, which protect memory only;
-//! 4. the locks of the cache, the store and the pool, which never call back here under their locks
+//! 4. the lock of the extents: shared while a transaction is worked out and committed that changes
+//!    references to extents of the locked inodes alone, exclusive where extents are shared with other
+//!    inodes or move;
+//! 5. the locks of the cache, the store and the pool, which never call back here under their locks
 //!    (the cache calls `Backing::load` and `Backing::flush` with none of its own held).
 //!
 //! No inode's lock is held while stripes are written, while the journal is synced, or while somebody
@@ -42,6 +46,8 @@
 
 mod allocate;
 mod attr;
+mod change;
+mod copy;
 mod create;
 mod data;
 mod directory;
@@ -60,6 +66,7 @@ mod node;
 mod node_table;
 mod numbers;
 mod orphans;
+mod refs;
 mod rename;
 mod reserve;
 mod setattr;
@@ -87,7 +94,7 @@ use crate::pool::Pool;
 use crate::store::Store;
 use crate::store::tables::Ino;
 use crate::sync::atomic::AtomicBool;
-use crate::sync::{Arc, Clock, Mutex};
+use crate::sync::{Arc, Clock, Mutex, RwLock};
 
 /// Number of an open file or directory; 0 is none.
 pub type Handle = u64;
@@ -134,6 +141,8 @@ pub struct Fs {
     ino_numbers: numbers::Numbers,
     extent_numbers: numbers::Numbers,
     rename_lock: Mutex<()>,
+    /// Held while changed references are counted and committed; see the locking order.
+    extent_lock: RwLock<()>,
     /// Files whose truncation to nothing was held back: flushed by a tick once they are closed.
     replacing: Mutex<HashSet<Ino>>,
     /// Claimed inodes without a name whose maps are long.

@@ -16,7 +16,7 @@ use crate::pool::Pool;
 use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
 use crate::store::{Store, Tx};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex};
+use crate::sync::{Arc, Clock, Condvar, JoinHandle, Mutex, RwLock};
 
 /// The journal is made durable so often.
 const JOURNAL_INTERVAL: Duration = Duration::from_secs(1);
@@ -110,6 +110,7 @@ impl Fs {
             nodes: NodeTable::new(cache.clone()),
             handles: Handles::new(),
             rename_lock: Mutex::new(()),
+            extent_lock: RwLock::new(()),
             replacing: Mutex::new(HashSet::new()),
             dead: Mutex::new(Vec::new()),
             logging: AtomicBool::new(false),

@@ -84,7 +84,7 @@ impl Fs {
         let draft = locked.draft(ino)?;
         draft.nlink += 1;
         draft.ctime = self.clock.now();
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         drop(locked);
         self.nodes.get_counted(&self.store, ino, 1, 0)?;
         Ok(self.attr_of(&nodes[0]))
@@ -134,7 +134,7 @@ impl Fs {
             let mut tx = Tx::new();
             self.drop_entry(&mut locked, parent, name, &entry, &mut tx)?;
             let dead = self.drop_link(&mut locked, entry.ino, &mut tx)?;
-            locked.commit(&self.store, tx)?;
+            locked.commit(self, tx)?;
             self.mark_unlinked(&locked, entry.ino, dead)?;
             drop(locked);
             drop(nodes);

@@ -5,6 +5,7 @@
 //! data with it: in the same transaction when it is little, else flushed before.
 
 use super::Fs;
+use super::change::Change;
 use super::error::{FsError, Result};
 use super::fsync::Journaled;
 use super::locks::Locked;
@@ -159,7 +160,7 @@ impl Fs {
         self.drop_entry(locked, moving.from.0, moving.from.1, source, &mut tx)?;
         self.add_entry(locked, moving.to.0, moving.to.1, (source.ino, source.kind), &mut tx)?;
         self.moved(locked, source, moving.to.0)?;
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         Ok(Step::Done)
     }
 
@@ -191,7 +192,7 @@ impl Fs {
         if target_dir && locked.state(target.ino)?.inode.entries > 0 {
             return Err(FsError::NotEmpty { ino: target.ino });
         }
-        let mut tx = Tx::new();
+        let mut change = Change::new();
         let node = locked.node(source.ino)?;
         let state = locked.state(source.ino)?;
         let mut carried = None;
@@ -199,23 +200,24 @@ impl Fs {
             return Ok(Step::Flush(source.ino));
         }
         if state.is_file() {
-            match self.add_dirty(node, state, &mut tx)? {
+            match self.add_dirty(node, state, &mut change.tx)? {
                 Journaled::TooMuch if may_flush => return Ok(Step::Flush(source.ino)),
-                Journaled::TooMuch => tx = Tx::new(),
+                Journaled::TooMuch => change = Change::new(),
                 Journaled::All(pages) => {
-                    carried = Some((pages > 0, self.add_replacement(node, state, &mut tx)?));
+                    carried = Some((pages > 0, self.add_replacement(node, state, &mut change)?));
                 }
             }
         }
         let ((parent, name), (new_parent, new_name)) = (moving.from, moving.to);
-        self.drop_entry(locked, parent, name, source, &mut tx)?;
+        let tx = &mut change.tx;
+        self.drop_entry(locked, parent, name, source, tx)?;
         // The name keeps its cookie, and the directory its number of entries.
-        put_entry(new_parent, new_name, &Entry { cookie: target.cookie, ..source.clone() }, &mut tx);
+        put_entry(new_parent, new_name, &Entry { cookie: target.cookie, ..source.clone() }, tx);
         let now = self.clock.now();
         let dir = locked.draft(new_parent)?;
         (dir.mtime, dir.ctime) = (now, now);
         self.moved(locked, source, new_parent)?;
-        let dead = self.drop_link(locked, target.ino, &mut tx)?;
+        let dead = self.drop_link(locked, target.ino, tx)?;
         if let Some((_, stored)) = carried {
             let inode = locked.draft(source.ino)?;
             (inode.sectors, inode.inline) = (stored.sectors, stored.inline);
@@ -223,7 +225,7 @@ impl Fs {
             let state = locked.state_mut(source.ino)?;
             state.persisted_size = state.inode.size;
         }
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, change)?;
         if let Some((any_new, stored)) = carried {
             let (node, state) = locked.node_mut(source.ino)?;
             self.journaled(node, state, any_new, stored);
@@ -250,7 +252,7 @@ impl Fs {
         }
         self.moved(locked, source, new_parent)?;
         self.moved(locked, target, parent)?;
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         Ok(Step::Done)
     }
 }

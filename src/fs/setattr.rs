@@ -75,7 +75,7 @@ impl Fs {
             if chown && locked.state(ino)?.is_file() {
                 self.drop_capability(ino, &mut tx)?;
             }
-            locked.commit(&self.store, tx)?;
+            locked.commit(self, tx)?;
         }
         Ok(self.attr_of(&node))
     }

@@ -10,9 +10,10 @@
 
 use super::Fs;
 use super::attr::without_privileges;
+use super::change::Change;
 use super::data::need_file;
 use super::error::{FsError, Result};
-use super::extents::{ExtentEdit, emit_map, segments};
+use super::extents::segments;
 use super::inline::emit_row;
 use super::map::MapEdit;
 use super::node::{Node, NodeState};
@@ -35,17 +36,8 @@ const TAIL_TRIES: u32 = 3;
 /// Part of a map that is about to be cut.
 pub(super) struct CutBatch {
     pub edit: MapEdit,
-    pub extents: ExtentEdit,
     /// There is more to cut after this.
     pub more: bool,
-}
-
-impl CutBatch {
-    /// Puts it into a transaction.
-    pub fn emit(self, ino: Ino, tx: &mut Tx) {
-        emit_map(ino, &self.edit, tx);
-        self.extents.emit(tx);
-    }
 }
 
 impl Fs {
@@ -182,17 +174,19 @@ impl Fs {
         state: &mut NodeState,
         from: u64,
         to: u64,
-        mut tx: Tx,
+        first_tx: Tx,
     ) -> Result<()> {
+        let mut change = Change::from(first_tx);
         let intent = to == u64::MAX;
         let mut first = true;
         loop {
             let batch = self.cut_batch(ino, from, to)?;
             let (more, removed) = (batch.more, batch.edit.removed());
             let held = batch.edit.reserved_removed();
-            batch.emit(ino, &mut tx);
+            change.map(ino, &batch.edit);
+            let tx = &mut change.tx;
             let had = state.inode.inline;
-            let inline = emit_row(ino, had, None, first && from == 0, &mut tx);
+            let inline = emit_row(ino, had, None, first && from == 0, tx);
             let cut = removed / SECTOR + u64::from(had && !inline);
             let sectors = state.inode.sectors.saturating_sub(cut);
             let record = crate::store::tables::Inode { sectors, inline, ..state.record(&state.inode) };
@@ -202,14 +196,13 @@ impl Fs {
             } else if intent && !first && !more {
                 tx.delete(Table::Intents, ino_key(ino));
             }
-            self.store.commit(tx)?;
+            self.commit(std::mem::take(&mut change))?;
             (state.inode.sectors, state.inode.inline) = (sectors, inline);
             self.release_held(state, held);
             if !more {
                 state.attr_dirty = state.persisted_size != state.inode.size;
                 return Ok(());
             }
-            tx = Tx::new();
             first = false;
         }
     }
@@ -226,9 +219,7 @@ impl Fs {
         let mut edit = MapEdit::new();
         edit.learn(found);
         edit.cut(from, end);
-        let mut extents = ExtentEdit::default();
-        extents.unref_all(&self.store, ino, &edit)?;
-        Ok(CutBatch { edit, extents, more })
+        Ok(CutBatch { edit, more })
     }
 
     /// Deletes an inode without a name that nobody uses any more, and everything it has. Its orphan
@@ -270,26 +261,27 @@ impl Fs {
         self.cache.forget(ino);
         state.journaled.clear();
         self.settle(ino, state);
-        let mut tx = Tx::new();
-        tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
+        let mut change = Change::new();
+        change.tx.drop_data(ino, 0, u64::MAX, Seq::MAX);
         loop {
             let xattrs =
                 self.store.scan(Table::Xattrs, &xattr_key(ino, b""), &xattr_key(ino + 1, b""), CUT_XATTRS)?;
             let batch = self.cut_batch(ino, 0, u64::MAX)?;
             let more = batch.more || xattrs.len() == CUT_XATTRS;
-            batch.emit(ino, &mut tx);
+            change.map(ino, &batch.edit);
+            let tx = &mut change.tx;
             for (key, _) in xattrs {
                 tx.delete(Table::Xattrs, key);
             }
             if !more {
-                emit_row(ino, state.inode.inline, None, true, &mut tx);
+                emit_row(ino, state.inode.inline, None, true, tx);
                 tx.delete(Table::Intents, ino_key(ino));
                 tx.delete(Table::Orphans, ino_key(ino));
                 tx.delete(Table::Inodes, ino_key(ino));
-                self.store.commit(tx)?;
+                self.commit(change)?;
                 return Ok(());
             }
-            self.store.commit(std::mem::take(&mut tx))?;
+            self.commit(std::mem::take(&mut change))?;
         }
     }
 

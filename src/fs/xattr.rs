@@ -57,7 +57,7 @@ impl Fs {
         let mut tx = Tx::new();
         tx.put_raw(Table::Xattrs, key, value.to_vec());
         locked.draft(ino)?.ctime = self.clock.now();
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Fs {
         let mut tx = Tx::new();
         tx.delete(Table::Xattrs, key);
         locked.draft(ino)?.ctime = self.clock.now();
-        locked.commit(&self.store, tx)?;
+        locked.commit(self, tx)?;
         Ok(())
     }
 }

@@ -21,9 +21,9 @@ use super::replies::{caller, send_attr, send_entry, send_ok, send_xattr};
 use crate::fs::{Fs, SetAttr, Whence, WriteOutcome};
 use crate::member::AlignedBuf;
 
-/// Most bytes that one copy_file_range request copies; the kernel asks again for the rest, and can be
-/// interrupted in between.
-const COPY_STEP_BYTES: u64 = 16 * 1024 * 1024;
+/// Most bytes that one copy_file_range request copies: the reply has 32 bits for their number. The kernel
+/// asks again for the rest, and can be interrupted in between.
+const COPY_STEP_BYTES: u64 = 1 << 30;
 
 thread_local! {
     /// Where reads of this thread put what they read, on a page's boundary: unaligned copies are slow.

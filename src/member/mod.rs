@@ -12,6 +12,7 @@ mod error;
 mod file;
 pub mod header;
 mod lock;
+pub mod metered;
 pub mod open;
 pub mod ring;
 pub mod sim;

@@ -63,6 +63,7 @@ fn status_of(member: &Member) -> MemberStatus {
         write_errors: count(&member.counters.write_errors),
         checksum_errors: count(&member.counters.checksum_errors),
         healed: count(&member.counters.healed),
+        traffic: member.meter.traffic(),
         note,
     }
 }

@@ -39,6 +39,7 @@ use crate::sync::{Arc, Mutex};
 use buffers::Buffers;
 use epochs::SuperState;
 use lanes::Lanes;
+pub use sets::SetUsage;
 use sets::{Set, SetTable};
 use space::SpaceState;
 
@@ -195,6 +196,16 @@ impl Pool {
         self.close_set(&set);
         self.sets.free(id);
         true
+    }
+
+    /// All data sets that were written to, in order of their numbers.
+    pub fn data_sets(&self) -> Vec<SetUsage> {
+        use crate::member::superblock::Purpose;
+        let sets = self.sets.all();
+        let written = sets.iter().filter(|set| set.purpose == Purpose::Data && set.filled() > 0);
+        let mut usages: Vec<SetUsage> = written.map(|set| set.usage()).collect();
+        usages.sort_by_key(|usage| usage.id);
+        usages
     }
 
     /// Data sets in which nothing is alive although they would take more: freed at a checkpoint.

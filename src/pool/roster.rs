@@ -6,6 +6,7 @@ use uuid::Uuid;
 
 use super::status::MemberHealth;
 use crate::limits::SLABS_MAX;
+use crate::member::metered::{Meter, Metered};
 use crate::member::superblock::{MemberId, MemberRecord, MemberState};
 use crate::member::{Disk, DiskKind, SlabNo};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -37,6 +38,8 @@ pub struct Member {
     pub disk: Option<Arc<dyn Disk>>,
     /// Trouble so far.
     pub counters: Counters,
+    /// What went to the disk and came from it.
+    pub meter: Arc<Meter>,
     writable: AtomicBool,
     fate: Mutex<Fate>,
     slabs: Mutex<Slabs>,
@@ -74,12 +77,16 @@ impl Member {
             (MemberState::Active, None) => MemberHealth::Missing,
         };
         let online = health == MemberHealth::Online;
+        let meter = Arc::new(Meter::default());
+        let metered = |disk| Arc::new(Metered::new(disk, Arc::clone(&meter))) as Arc<dyn Disk>;
+        let disk = disk.map(metered);
         Self {
             id,
             uuid: record.uuid,
             path: disk.as_ref().map_or_else(|| record.path.clone(), |disk| disk.path()),
             disk,
             counters: Counters::default(),
+            meter,
             writable: AtomicBool::new(online),
             fate: Mutex::new(Fate { health, note }),
             slabs: Mutex::new(Slabs { room: record.slabs, ..Slabs::default() }),

@@ -28,6 +28,21 @@ pub struct Set {
     fill: Mutex<Fill>,
 }
 
+/// How much of a set is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetUsage {
+    /// Its number.
+    pub id: SetId,
+    /// The resiliency it was made for.
+    pub resiliency: Resiliency,
+    /// Bytes of payload that were handed out to stripes.
+    pub filled: u64,
+    /// Bytes of those that are alive.
+    pub live: i64,
+    /// It takes more stripes, or some are being written.
+    pub open: bool,
+}
+
 #[derive(Debug)]
 struct Fill {
     at: u64,
@@ -68,6 +83,18 @@ impl Set {
             fill: fill.at,
             sealed: fill.sealed,
             short: self.short,
+        }
+    }
+
+    /// How much of it is in use.
+    pub fn usage(&self) -> SetUsage {
+        let fill = self.fill.lock();
+        SetUsage {
+            id: self.id,
+            resiliency: self.resiliency,
+            filled: fill.at * u64::from(self.geometry.columns),
+            live: self.live.load(Ordering::Acquire),
+            open: fill.writers > 0 || !fill.sealed && fill.at < self.geometry.slab_bytes,
         }
     }
 

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::member::metered::Traffic;
+
 /// Space for one resiliency, in bytes of payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Space {
@@ -65,6 +67,8 @@ pub struct MemberStatus {
     pub checksum_errors: u64,
     /// Sectors rebuilt and written back.
     pub healed: u64,
+    /// What went to it and came from it since the pool was mounted.
+    pub traffic: Traffic,
     /// What happened last, when something did.
     pub note: Option<String>,
 }

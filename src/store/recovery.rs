@@ -11,7 +11,7 @@ use super::data_index::DataIndex;
 use super::error::{Result, StoreError};
 use super::journal::Journal;
 use super::overlay::{Base, Overlay};
-use super::tables::{Extent, Table};
+use super::tables::{self, Extent, Table};
 use super::tx::Op;
 use super::{JournaledData, Store};
 use crate::member::ring::{RecordHeader, RingReader, record_bytes};
@@ -214,18 +214,23 @@ fn load_sets(pool: &Pool, base: &Base) -> Result<()> {
         records.push(decode(value, "a set's record")?);
     }
     pool.load_sets(&records)?;
-    let mut live: BTreeMap<u64, i64> = BTreeMap::new();
-    for value in base[Table::Extents as usize].values() {
+    let mut refs: BTreeMap<u64, u64> = BTreeMap::new();
+    for (key, value) in &base[Table::Refs as usize] {
+        let (extent, ..) = tables::split_ref(key)
+            .ok_or_else(|| StoreError::Damaged { what: "the key of a reference".to_owned() })?;
+        let bytes: u32 = decode(value, "a reference")?;
+        *refs.entry(extent).or_default() += u64::from(bytes);
+    }
+    for (key, value) in &base[Table::Extents as usize] {
         let extent: Extent = decode(value, "an extent's record")?;
-        if !pool.has_set(extent.set) {
+        let set = extent.set;
+        if !pool.has_set(set) {
             return Err(StoreError::Damaged {
-                what: format!("an extent lies in set {}, which does not exist", extent.set),
+                what: format!("an extent lies in set {set}, which does not exist"),
             });
         }
-        *live.entry(extent.set).or_default() += i64::from(extent.len);
-    }
-    for (set, bytes) in live {
-        pool.count_live(set, bytes);
+        let referenced = tables::single(key).and_then(|id| refs.get(&id)).copied().unwrap_or(0);
+        pool.count_live(set, referenced.min(u64::from(extent.len)) as i64);
     }
     Ok(())
 }

@@ -32,6 +32,10 @@ pub enum Table {
     Map,
     /// [`extent_key`] -> [`Extent`].
     Extents,
+    /// [`ref_key`] -> u32: bytes of an extent that a file refers to.
+    Refs,
+    /// [`place_key`] -> [`ExtentId`]: the extents of a set, by address.
+    Places,
     /// [`set_key`] -> [`crate::member::superblock::SetRecord`]. Written by the store alone.
     Sets,
     /// [`ino_key`] -> nothing: unlinked, but open when last seen.
@@ -46,13 +50,15 @@ pub enum Table {
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 11] = [
+    pub const ALL: [Table; 13] = [
         Table::Inodes,
         Table::Entries,
         Table::Cookies,
         Table::Xattrs,
         Table::Map,
         Table::Extents,
+        Table::Refs,
+        Table::Places,
         Table::Sets,
         Table::Orphans,
         Table::Intents,
@@ -135,7 +141,9 @@ pub struct MapEntry {
     pub extent: Option<(ExtentId, u32)>,
 }
 
-/// An immutable run of file data.
+/// An immutable run of file data. Its record changes only when it moves to another place, so that neither
+/// an overwrite nor sharing rewrites the checksums. Who refers to it is in [`Table::Refs`]; one without
+/// any reference is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// The set it lies in.
@@ -144,10 +152,27 @@ pub struct Extent {
     pub address: u64,
     /// Bytes, a multiple of the sector, at most [`crate::limits::EXTENT_MAX_BYTES`].
     pub len: u32,
-    /// Bytes that file maps refer to; an extent that reaches 0 is deleted.
-    pub live: u32,
     /// CRC-32C of each sector.
     pub sums: Vec<u32>,
+}
+
+impl Extent {
+    /// Where it lies.
+    pub fn place(&self) -> Place {
+        Place { set: self.set, address: self.address, len: self.len }
+    }
+}
+
+/// Where an extent lies: what the record of an [`Extent`] begins with, so that it can be read without the
+/// checksums.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// The set.
+    pub set: SetId,
+    /// Address in the set's payload, a multiple of the sector.
+    pub address: u64,
+    /// Bytes, a multiple of the sector, at most [`crate::limits::EXTENT_MAX_BYTES`].
+    pub len: u32,
 }
 
 /// A removal that takes more than one record. What it names reads as gone from the moment it is there;
@@ -193,6 +218,21 @@ pub fn extent_key(extent: ExtentId) -> Vec<u8> {
     extent.to_be_bytes().to_vec()
 }
 
+/// Key of [`Table::Refs`]: file `ino` refers to the extent with segments whose offset in the file less the
+/// offset in the extent is `origin` (wrapping: it may be below 0).
+pub fn ref_key(extent: ExtentId, ino: Ino, origin: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(24);
+    for part in [extent, ino, origin] {
+        key.extend_from_slice(&part.to_be_bytes());
+    }
+    key
+}
+
+/// Key of [`Table::Places`].
+pub fn place_key(set: SetId, address: u64) -> Vec<u8> {
+    pair_key(set, address)
+}
+
 /// Key of [`Table::Sets`].
 pub fn set_key(set: SetId) -> Vec<u8> {
     set.to_be_bytes().to_vec()
@@ -209,6 +249,13 @@ fn pair_key(first: u64, second: u64) -> Vec<u8> {
 pub fn split_pair(key: &[u8]) -> Option<(u64, u64)> {
     let (first, second) = key.split_at_checked(8)?;
     Some((u64::from_be_bytes(first.try_into().ok()?), u64::from_be_bytes(second.try_into().ok()?)))
+}
+
+/// The extent, inode and origin of a [`ref_key`]; none when the key has another length.
+pub fn split_ref(key: &[u8]) -> Option<(ExtentId, Ino, u64)> {
+    let (extent, rest) = key.split_at_checked(8)?;
+    let (ino, origin) = split_pair(rest)?;
+    Some((u64::from_be_bytes(extent.try_into().ok()?), ino, origin))
 }
 
 /// The number of a key of one; none when the key has another length.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::tables::{Extent, Table, extent_key};
+use super::tables::{Extent, Table, extent_key, ref_key, single};
 use super::{Store, Tx};
 use crate::layout::Resiliency;
 use crate::member::sim::PowerCut;
@@ -44,10 +44,11 @@ fn put_extent(store: &Store, id: u64, sectors: usize) -> super::Result<()> {
             set: piece.set,
             address: piece.address,
             len: piece.len as u32,
-            live: piece.len as u32,
             sums: piece.sums.clone(),
         };
-        tx.put(Table::Extents, extent_key(id * 100 + index as u64), &extent);
+        let number = id * 100 + index as u64;
+        tx.put(Table::Extents, extent_key(number), &extent);
+        tx.put(Table::Refs, ref_key(number, 1, 0), &extent.len);
         tx.live(piece.set, piece.len as i64);
     }
     store.commit(tx).map(|_| ())
@@ -58,6 +59,7 @@ fn delete_extents(store: &Store, id: u64) -> super::Result<()> {
     for (key, value) in store.scan(Table::Extents, &extent_key(id * 100), &extent_key(id * 100 + 100), 100)? {
         let extent: Extent = crate::member::wire::decode(&value).expect("decodes");
         tx.live(extent.set, -i64::from(extent.len));
+        tx.delete(Table::Refs, ref_key(single(&key).expect("a number"), 1, 0));
         tx.delete(Table::Extents, key);
     }
     store.commit(tx).map(|_| ())
@@ -108,7 +110,7 @@ fn check(store: &Store, history: &History, what: &str) {
     );
     let mut contents: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for (key, value) in store.scan(Table::Extents, &[], &[0xff; 9], usize::MAX).expect("scans") {
-        let id = super::tables::single(&key).expect("a number") / 100;
+        let id = single(&key).expect("a number") / 100;
         let extent: Extent = crate::member::wire::decode(&value).expect("decodes");
         let mut buf = vec![0; extent.len as usize];
         store.pool().read(extent.set, extent.address, &extent.sums, &mut buf).expect("reads");

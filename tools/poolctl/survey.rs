@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use poolfs::control::find::KnownPool;
+use poolfs::member::metered::Traffic;
 use poolfs::member::open;
 use poolfs::member::superblock::{MemberId, MemberState, Superblock};
 use poolfs::pool::status::{Health, MemberHealth, MemberStatus};
@@ -162,6 +163,7 @@ fn member(
         write_errors: 0,
         checksum_errors: 0,
         healed: 0,
+        traffic: Traffic::default(),
         note,
     }
 }

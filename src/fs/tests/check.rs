@@ -88,7 +88,7 @@ fn rows(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) -> Vec<Ino> {
 fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
     assert!(all::<Intent>(fs, Table::Intents).is_empty(), "an intent is left");
     let extents: BTreeMap<Vec<u8>, Extent> = all(fs, Table::Extents).into_iter().collect();
-    let mut live: BTreeMap<Vec<u8>, u64> = BTreeMap::new();
+    let mut refs: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let mut held: BTreeMap<Ino, u64> = BTreeMap::new();
     let mut last: (Ino, u64) = (0, 0);
     for (key, entry) in all::<MapEntry>(fs, Table::Map) {
@@ -102,7 +102,8 @@ fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
                 extents.get(&extent_key(id)).unwrap_or_else(|| panic!("extent {id} of {ino} is gone"));
             assert!(u64::from(at) + entry.len <= u64::from(extent.len), "beyond extent {id}");
             assert_eq!(extent.sums.len() as u64 * 4096, u64::from(extent.len));
-            *live.entry(extent_key(id)).or_default() += entry.len;
+            let key = ref_key(id, ino, start.wrapping_sub(u64::from(at)));
+            *refs.entry(key).or_default() += entry.len as u32;
         }
     }
     let rows = rows(fs, inodes);
@@ -113,8 +114,28 @@ fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
         let first = fs.store.get(Table::Map, &map_key(*ino, 0)).expect("reads");
         assert!(!inode.inline || first.is_none(), "inode {ino} has its first sector twice");
     }
-    for (key, extent) in &extents {
-        assert_eq!(u64::from(extent.live), live.get(key).copied().unwrap_or(0), "live bytes of {key:?}");
-        assert!(extent.live > 0, "a dead extent is left");
+    assert_eq!(all::<u32>(fs, Table::Refs).into_iter().collect::<BTreeMap<_, _>>(), refs, "references");
+    places(fs, &extents, &refs);
+}
+
+/// Every extent has its place, does not overlap another, and counts in its set.
+fn places(fs: &Fs, extents: &BTreeMap<Vec<u8>, Extent>, refs: &BTreeMap<Vec<u8>, u32>) {
+    let places: Vec<(Vec<u8>, ExtentId)> = all(fs, Table::Places);
+    assert_eq!(places.len(), extents.len(), "places and extents");
+    let mut last = (0, 0);
+    let mut live: BTreeMap<u64, i64> = BTreeMap::new();
+    for (key, id) in places {
+        let place = extents.get(&extent_key(id)).unwrap_or_else(|| panic!("no extent {id} there")).place();
+        assert_eq!(key, place_key(place.set, place.address), "the place of extent {id}");
+        assert!(last.0 != place.set || last.1 <= place.address, "extents overlap in set {}", place.set);
+        last = (place.set, place.address + u64::from(place.len));
+        let own = refs.range(ref_key(id, 0, 0)..extent_key(id + 1));
+        let referenced: u64 = own.map(|(_, bytes)| u64::from(*bytes)).sum();
+        assert!(referenced > 0, "extent {id} is left without references");
+        *live.entry(place.set).or_default() += referenced.min(u64::from(place.len)) as i64;
     }
+    for usage in fs.pool.data_sets() {
+        assert_eq!(usage.live, live.remove(&usage.id).unwrap_or(0), "live bytes of set {}", usage.id);
+    }
+    assert!(live.is_empty(), "extents in sets that are not there: {live:?}");
 }

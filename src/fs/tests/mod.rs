@@ -8,6 +8,7 @@ mod inline;
 mod model;
 mod names;
 mod nodes;
+mod sharing;
 mod threads;
 mod wrapping;
 

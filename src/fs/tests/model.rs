@@ -262,7 +262,7 @@ impl Player {
         let at = self.dice.roll(if small { 3_000 } else { SIZE_MAX * 3 / 4 });
         let long = if small { 3_000 } else { 80_000 };
         let len = 1 + self.dice.roll(if self.dice.0.is_multiple_of(3) { long } else { long / 16 });
-        let what = self.dice.roll(16);
+        let what = self.dice.roll(18);
         if !matches!(what, 6..=9) {
             self.durable.remove(&ino);
         }
@@ -326,6 +326,7 @@ impl Player {
                 written?;
                 self.edit(ino, |file| *file = data);
             }
+            15 | 16 => self.copy(fs, ino, at, len)?,
             _ => {
                 if let Some(index) = self.open.iter().position(|(open, _)| *open == ino) {
                     let (ino, handle) = self.open.remove(index);
@@ -333,6 +334,30 @@ impl Player {
                     self.after_names();
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Copies into `ino` from another file or another part of it, mostly whole sectors.
+    fn copy(&mut self, fs: &Fs, ino: Ino, to: u64, len: u64) -> Result<()> {
+        let files: Vec<Ino> = self.tree.files.keys().copied().collect();
+        let source = self.dice.pick(&files).expect("a file");
+        let unit = [4096, 4096, 4096, 1][self.dice.roll(4) as usize];
+        let from = self.dice.roll(SIZE_MAX / 2) / unit * unit;
+        let (to, len) = (to / unit * unit, len * (1 + self.dice.roll(4)));
+        if source == ino && from < to + len && to < from + len {
+            return Ok(());
+        }
+        let content = &self.tree.files[&source];
+        let end = content.len().min((from + len) as usize);
+        let data = content.get(from as usize..end).unwrap_or_default().to_vec();
+        let n = fs.copy_file_range((source, 0, from), (ino, 0, to), len)? as usize;
+        assert_eq!(n, data.len(), "copied from {source}");
+        if n > 0 {
+            self.edit(ino, |file| {
+                file.resize(file.len().max(to as usize + n), 0);
+                file[to as usize..to as usize + n].copy_from_slice(&data);
+            });
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! One pool's state, for people and programs.
 
 use poolfs::control::find::KnownPool;
+use poolfs::member::metered::Traffic;
 use poolfs::pool::status::{Health, MemberHealth, MemberStatus, Space};
 use poolfs::units::format_size;
 use serde::Serialize;
@@ -239,7 +240,7 @@ impl Report {
     fn print_members(&self, verbose: bool) {
         let mut header = vec!["MEMBER", "STATE", "SLABS", "USED", "READ", "WRITE", "CKSUM", "HEALED"];
         if verbose {
-            header.push("UUID");
+            header.extend(["WAS READ", "WAS WRITTEN", "UUID"]);
         }
         let mut shown = table(&header, 2);
         for member in &self.members {
@@ -254,7 +255,8 @@ impl Report {
             let mut row = vec![member.path.clone(), member_word(member.health).to_owned()];
             row.extend(numbers.map(|number| number.to_string()));
             if verbose {
-                row.push(member.uuid.to_string());
+                let Traffic { read_bytes, written_bytes, .. } = member.traffic;
+                row.extend([format_size(read_bytes), format_size(written_bytes), member.uuid.to_string()]);
             }
             shown.add_row(row);
         }
