@@ -77,7 +77,7 @@ impl Fs {
         self.drop_privileges(node.ino, state)?;
         let (mut at, last) = (round_down(from, SECTOR), round_up(to, SECTOR));
         if at == 0 && state.inode.inline {
-            self.move_row_to_journal(node.ino, state)?;
+            self.move_row_to_journal(node, state)?;
         }
         loop {
             let mut found = segments(&self.store, node.ino, at, last, CUT_SEGMENTS + 1)?;

@@ -88,7 +88,9 @@ impl Fs {
     fn copy_step(&self, source: Side, target: Side, len: u64, progress: &mut Progress) -> Result<u64> {
         let (from, to) = (source.2 + progress.done, target.2 + progress.done);
         let left = len - progress.done;
-        let aligned = progress.alike && from.is_multiple_of(SECTOR);
+        // What lies in a row of the table of small files is in no extent.
+        let in_row = from < SECTOR && self.node_of(source.0, source.1)?.0.state.read().inode.inline;
+        let aligned = progress.alike && from.is_multiple_of(SECTOR) && !in_row;
         if aligned && left >= SECTOR {
             match self.share((source.0, source.1, from), (target.0, target.1, to), left)? {
                 Some(n) => {
@@ -140,18 +142,15 @@ impl Fs {
         }
         let size = locked.state(source.ino)?.inode.size;
         let end = round_down(from.saturating_add(len).min(size), SECTOR);
+        if from < SECTOR && locked.state(source.ino)?.inode.inline {
+            return Ok(Shared::Never);
+        }
         let same = locked.state(source.ino)?.inode.resiliency == locked.state(target.ino)?.inode.resiliency;
         if !same || end <= from {
             return Ok(Shared::Never);
         }
         if end - from > FILE_MAX_BYTES.saturating_sub(to) {
             return Err(FsError::FileTooLarge { end: to.saturating_add(end - from) });
-        }
-        let (node, state) = locked.node_mut(source.ino)?;
-        if from == 0 && state.inode.inline {
-            // A file that grew: its first sector has to be in an extent to be shared.
-            self.rewrite_first_sector(node.ino, state)?;
-            return Ok(Shared::Dirty);
         }
         // Looking at a little is enough to begin; the transaction goes no further than what was looked at.
         let (found, end) = self.segments_to_share(source.ino, from, end)?;
@@ -207,14 +206,14 @@ impl Fs {
         let state = locked.state_mut(target)?;
         let now = self.clock.now();
         let mut change = Change::new();
-        change.map(target, edit);
         let had = state.inode.inline;
-        let inline = emit_row(target, had, None, to == 0, &mut change.tx);
-        let removed = edit.removed() / SECTOR + u64::from(had && !inline);
-        let sectors = (state.inode.sectors + edit.added() / SECTOR).saturating_sub(removed);
+        let inline = emit_row(target, had, None, to < SECTOR, &mut change.tx);
+        let gone = edit.removed() / SECTOR + u64::from(had && !inline);
+        let sectors = (state.inode.sectors + edit.added() / SECTOR).saturating_sub(gone);
         let size = state.inode.size.max(end);
         let inode = Inode { size, sectors, inline, mtime: now, ctime: now, ..state.inode.clone() };
         let persisted_size = state.persisted_size.max(end);
+        change.map(target, edit);
         change.own(source);
         change.tx.drop_data(target, to, end, Seq::MAX);
         change.tx.put(Table::Inodes, ino_key(target), &Inode { size: persisted_size, ..inode.clone() });

@@ -14,7 +14,7 @@
 use super::Fs;
 use super::error::{FsError, Result};
 use super::flush::Taken;
-use super::node::NodeState;
+use super::node::{Node, NodeState};
 use crate::cache::Captured;
 use crate::limits::INLINE_MAX_BYTES;
 use crate::store::Tx;
@@ -83,8 +83,9 @@ impl Fs {
         Ok(())
     }
 
-    /// Makes the first sector dirty as it is. Returns it.
-    pub(super) fn rewrite_first_sector(&self, ino: Ino, state: &mut NodeState) -> Result<Vec<u8>> {
+    /// Takes the content out of the table, so that the first sector can be reserved: it is in the journal, and dirty.
+    pub(super) fn move_row_to_journal(&self, node: &Node, state: &mut NodeState) -> Result<()> {
+        let ino = node.ino;
         let bytes = self.cache.dirty_new_pages(ino, 0, SECTOR) * SECTOR;
         self.reserve(ino, state, bytes, (0, SECTOR))?;
         let mut sector = vec![0; SECTOR_LEN];
@@ -92,12 +93,6 @@ impl Fs {
         let written = read.and_then(|()| self.cache.write(ino, 0, &sector, SECTOR));
         self.settle(ino, state);
         written?;
-        Ok(sector)
-    }
-
-    /// Takes the content out of the table, so that the first sector can be reserved: it is in the journal, and dirty.
-    pub(super) fn move_row_to_journal(&self, ino: Ino, state: &mut NodeState) -> Result<()> {
-        let mut sector = self.rewrite_first_sector(ino, state)?;
         // What is behind the stored size comes with the record that has a larger one.
         sector[state.persisted_size.min(SECTOR) as usize..].fill(0);
         let mut tx = Tx::new();

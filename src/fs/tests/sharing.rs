@@ -184,3 +184,34 @@ fn copies_and_deletions_by_many_at_once_leave_the_counts_right() {
     fs.unlink(ROOT_INO, b"shared").expect("unlinks");
     assert_eq!(live(fs), 0);
 }
+
+#[test]
+fn what_lies_in_a_row_is_copied_and_the_rest_is_shared() {
+    let mut rig = Rig::new("parity", 3, 64);
+    let data = noise(3, 8 * MIB as usize);
+    let (from, to) = (rig.fs().t_create(ROOT_INO, "from"), rig.fs().t_create(ROOT_INO, "to"));
+    for ino in [from, to] {
+        rig.fs().t_write(ino, 0, &data[..1000]);
+    }
+    rig.fs().sync_all().expect("syncs");
+    // It grows, and its first sector stays where it is.
+    rig.fs().t_write(from, S, &data[S as usize..]);
+    rig.fs().sync_all().expect("syncs");
+    let before = live(rig.fs());
+    assert_eq!(copy(rig.fs(), (from, 0), (to, 0), u64::MAX), data.len() as u64);
+    rig.fs().sync_all().expect("syncs");
+    assert!(live(rig.fs()) <= before + S as i64, "all but the first sector is shared");
+    // The other way round: a shared sector takes the place of a row.
+    let small = rig.fs().t_create(ROOT_INO, "small");
+    rig.fs().t_write(small, 0, &data[..500]);
+    rig.fs().sync_all().expect("syncs");
+    assert_eq!(copy(rig.fs(), (from, S), (small, 0), S), S);
+    rig.remount();
+    check::tables(rig.fs());
+    let mut expected = data.clone();
+    expected[1000..S as usize].fill(0);
+    for ino in [from, to] {
+        assert!(rig.fs().t_read(ino) == expected);
+    }
+    assert!(rig.fs().t_read(small) == data[S as usize..2 * S as usize]);
+}
