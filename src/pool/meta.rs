@@ -77,6 +77,25 @@ impl Pool {
         }
     }
 
+    /// Takes back metadata that no root ever referred to: a checkpoint failed. Sets without anything alive that no
+    /// root referred to (all that are not `known`), which a failed write may have left behind too, are free at once.
+    /// Call while nobody else writes metadata.
+    pub fn take_back_metadata(&self, pointers: &[MetaPointer], known: impl Fn(SetId) -> bool) {
+        for pointer in pointers {
+            self.count_live(pointer.set, -(pointer.padded_bytes() as i64));
+        }
+        let sets = self.sets.all();
+        for set in sets.iter().filter(|set| set.purpose == Purpose::Meta && set.is_dead(true)) {
+            self.close_set(set);
+            if known(set.id) {
+                self.sets.free(set.id);
+            } else {
+                self.sets.forget(set.id);
+                self.return_slabs(set);
+            }
+        }
+    }
+
     /// How much of each metadata set is used up.
     pub fn metadata_usage(&self) -> Vec<MetaUsage> {
         let sets = self.sets.all();
