@@ -24,10 +24,14 @@ pub struct MetaUsage {
 impl Pool {
     /// How metadata is kept: as many copies as the pool's tolerance asks for, on one column.
     pub fn metadata_resiliency(&self) -> Resiliency {
-        let copies = self.metadata_copies() as u8;
-        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
+        self.metadata_layout(self.metadata_copies() as u8)
+    }
+
+    /// So many copies on one column. Exactly as it comes back from a set's record: a mirror names no columns.
+    pub(super) fn metadata_layout(&self, copies: u8) -> Resiliency {
         let interleave = self.default_resiliency().interleave;
-        Resiliency { kind, copies, parity: 0, columns: Some(1), interleave }
+        let (kind, columns) = if copies > 1 { (Kind::Mirror, None) } else { (Kind::Simple, Some(1)) };
+        Resiliency { kind, copies, parity: 0, columns, interleave }
     }
 
     /// Writes and syncs blocks of metadata, none of them empty. Gives for each the pointers that read it back, in

@@ -8,7 +8,7 @@ use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::Set;
 use super::status::Space;
-use crate::layout::{Geometry, Kind, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
+use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, usable_bytes, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{Purpose, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
@@ -112,10 +112,8 @@ impl Pool {
         if copies < wanted.copies && self.refuses_short_writes() {
             return 0;
         }
-        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
         let free: Vec<u64> = writable.iter().map(|member| member.free_slabs()).collect();
-        let in_slabs =
-            usable_bytes(&free, &Resiliency { kind, copies, ..wanted }, self.dimensions().slab_bytes);
+        let in_slabs = usable_bytes(&free, &self.metadata_layout(copies), self.dimensions().slab_bytes);
         let state = self.space.lock();
         let open = state.classes.get(&(wanted, Purpose::Meta)).map_or(0, |class| {
             class.open.iter().filter(|set| self.set_is_writable(set)).map(|set| set.room()).sum()
