@@ -256,9 +256,10 @@ impl Fs {
         self.sweep();
     }
 
-    /// Waits while the log is short of room, until a checkpoint has moved its tail.
+    /// Waits while a checkpoint is behind: until it has moved the tail of a log that is short of room, and taken in
+    /// what has changed.
     pub(super) fn await_log_room(&self) {
-        if !self.store.log_is_short() {
+        if !self.store.must_wait() {
             return;
         }
         if !self.options.background {
@@ -266,7 +267,7 @@ impl Fs {
             return;
         }
         let start = self.clock.elapsed();
-        while self.store.log_is_short() && self.clock.elapsed().saturating_sub(start) < LOG_PATIENCE {
+        while self.store.must_wait() && self.clock.elapsed().saturating_sub(start) < LOG_PATIENCE {
             if !self.background.urge(JOURNAL_LOOK_INTERVAL) {
                 return;
             }

@@ -24,10 +24,14 @@ pub struct MetaUsage {
 impl Pool {
     /// How metadata is kept: as many copies as the pool's tolerance asks for, on one column.
     pub fn metadata_resiliency(&self) -> Resiliency {
-        let copies = self.metadata_copies() as u8;
-        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
+        self.metadata_layout(self.metadata_copies() as u8)
+    }
+
+    /// So many copies on one column. Exactly as it comes back from a set's record: a mirror names no columns.
+    pub(super) fn metadata_layout(&self, copies: u8) -> Resiliency {
         let interleave = self.default_resiliency().interleave;
-        Resiliency { kind, copies, parity: 0, columns: Some(1), interleave }
+        let (kind, columns) = if copies > 1 { (Kind::Mirror, None) } else { (Kind::Simple, Some(1)) };
+        Resiliency { kind, copies, parity: 0, columns, interleave }
     }
 
     /// Writes and syncs blocks of metadata, none of them empty. Gives for each the pointers that read it back, in
@@ -74,6 +78,25 @@ impl Pool {
         for pointer in pointers {
             self.count_live(pointer.set, -(pointer.padded_bytes() as i64));
             self.free_if_dead(pointer.set, true);
+        }
+    }
+
+    /// Takes back metadata that no root ever referred to: a checkpoint failed. Sets without anything alive that no
+    /// root referred to (all that are not `known`), which a failed write may have left behind too, are free at once.
+    /// Call while nobody else writes metadata.
+    pub fn take_back_metadata(&self, pointers: &[MetaPointer], known: impl Fn(SetId) -> bool) {
+        for pointer in pointers {
+            self.count_live(pointer.set, -(pointer.padded_bytes() as i64));
+        }
+        let sets = self.sets.all();
+        for set in sets.iter().filter(|set| set.purpose == Purpose::Meta && set.is_dead(true)) {
+            self.close_set(set);
+            if known(set.id) {
+                self.sets.free(set.id);
+            } else {
+                self.sets.forget(set.id);
+                self.return_slabs(set);
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use super::Pool;
 use super::roster::Member;
 use super::space::{Key, PADDING_BYTES, SpaceState, Urgency};
 use super::status::Space;
-use crate::layout::{Kind, Resiliency, usable_bytes};
+use crate::layout::{Resiliency, usable_bytes};
 use crate::member::superblock::{MemberId, Purpose};
 
 /// What compaction could give back.
@@ -158,10 +158,8 @@ impl Pool {
         if copies < wanted.copies && self.refuses_short_writes() {
             return 0;
         }
-        let kind = if copies > 1 { Kind::Mirror } else { Kind::Simple };
         let free: Vec<u64> = writable.iter().map(|member| member.free_slabs()).collect();
-        let in_slabs =
-            usable_bytes(&free, &Resiliency { kind, copies, ..wanted }, self.dimensions().slab_bytes);
+        let in_slabs = usable_bytes(&free, &self.metadata_layout(copies), self.dimensions().slab_bytes);
         let state = self.space.lock();
         let open =
             state.classes.get(&Key::new(&wanted, Purpose::Meta, Urgency::Metadata)).map_or(0, |class| {

@@ -206,7 +206,7 @@ impl SetTable {
         }
     }
 
-    /// Takes out a set that was never written; its slabs are free at once.
+    /// Takes out a set that nothing durable ever referred to; its slabs are free at once.
     pub fn forget(&self, id: SetId) {
         self.sets.write().remove(&id);
     }

@@ -14,7 +14,7 @@ use super::node::Pointer;
 use super::overlay::Layer;
 use super::root_block::{LiveBytes, RootBlock};
 use super::tree::Roots;
-use crate::member::superblock::{MetaPointer, Root, Seq, SetRecord};
+use crate::member::superblock::{MetaPointer, Root, Seq, SetId, SetRecord};
 use crate::sync::Arc;
 
 /// What a checkpoint holds.
@@ -55,6 +55,11 @@ impl Retired {
     fn pop(&mut self) -> Option<Vec<MetaPointer>> {
         self.0.front().filter(|(roots, _)| Arc::strong_count(roots) == 1)?;
         self.0.pop_front().map(|(_, pointers)| pointers)
+    }
+
+    /// Whether something in this set is waiting.
+    fn mentions(&self, set: SetId) -> bool {
+        self.0.iter().flat_map(|(_, pointers)| pointers).any(|pointer| pointer.set == set)
     }
 
     /// Nothing is waiting.
@@ -103,6 +108,7 @@ impl Store {
             return Err(StoreError::ReadOnly);
         }
         let mut last = self.last_checkpoint.lock();
+        self.journal.lock().check()?;
         self.release_retired(&mut last);
         match self.free_idle_sets() {
             // They are freed by a later one: this one makes room in the log.
@@ -128,7 +134,8 @@ impl Store {
             Ok(made) => made,
             Err(error) => {
                 self.overlay.write().thaw();
-                self.pool.release_metadata(&written);
+                let known = |set| last.live.get(set) > 0 || last.retired.mentions(set);
+                self.pool.take_back_metadata(&written, known);
                 self.nodes.forget(&written);
                 self.note_room(last.live.total());
                 return Err(error);

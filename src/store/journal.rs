@@ -167,7 +167,8 @@ impl Journal {
 }
 
 impl State {
-    fn check(&self) -> Result<()> {
+    /// An error once the store takes no more changes.
+    pub fn check(&self) -> Result<()> {
         match &self.poisoned {
             Some(why) => Err(StoreError::Poisoned { why: why.clone() }),
             None => Ok(()),

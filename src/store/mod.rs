@@ -214,13 +214,17 @@ impl Store {
         used + bytes <= ring / 2 && self.data.lock().bytes() + bytes <= ring / 4
     }
 
-    /// Whether the log has so little room left that its tail must move, whatever it takes, or so much changed in
-    /// memory that the pool may lack room for a checkpoint of it. Whoever changes something waits for that before he
-    /// begins: what is committed must fit into the log, since no root may hold what the log has not got.
+    /// Whether the log has so little room left that its tail must move, whatever it takes. Whoever changes
+    /// something waits for that before he begins: what is committed must fit into the log, since no root may hold
+    /// what the log has not got.
     pub fn log_is_short(&self) -> bool {
-        let used = self.journal.lock().used_bytes();
-        used > self.pool.dimensions().ring_bytes / 4 * 3
-            || self.room.is_exceeded(self.overlay.read().active_size())
+        self.journal.lock().used_bytes() > self.pool.dimensions().ring_bytes / 4 * 3
+    }
+
+    /// Whether whoever changes something has to wait for a checkpoint before he begins: [`Store::log_is_short`], or
+    /// so much changed in memory that the pool might lack the room to write it.
+    pub fn must_wait(&self) -> bool {
+        self.log_is_short() || self.room.is_exceeded(self.overlay.read().active_size())
     }
 
     /// Whether the tables may grow: after the next checkpoint there will be room for yet another one, of changes
@@ -228,12 +232,12 @@ impl Store {
     pub fn may_grow(&self) -> bool {
         let left = *self.left.lock();
         let layer = self.overlay.read().active_size();
-        left.room >= self.room.to_write(layer, left.trees) + self.room.to_keep(left.trees) / 2
+        left.room >= self.room.checkpoint_bytes(layer, left.trees) + self.room.reserve_bytes(left.trees) / 2
     }
 
     /// Asks the pool how much room there is, and says how much is to be kept.
     fn note_room(&self, trees: u64) {
-        self.pool.expect_metadata(self.room.to_keep(trees));
+        self.pool.expect_metadata(self.room.reserve_bytes(trees));
         *self.left.lock() = Left { room: self.pool.metadata_room(), trees };
     }
 

@@ -226,7 +226,9 @@ mod tests {
         overlay
     }
 
-    fn changes(overlay: &Overlay, limit: usize) -> (Vec<(u8, Option<u8>)>, Option<Vec<u8>>) {
+    type Short = Vec<(u8, Option<u8>)>;
+
+    fn changes(overlay: &Overlay, limit: usize) -> (Short, Option<Vec<u8>>) {
         let chunk = overlay.changes(Table::Map, &[0], &[99], limit);
         let changes = chunk.changes.iter().map(|(key, value)| (key[0], value.as_ref().map(|v| v[0])));
         (changes.collect(), chunk.end)

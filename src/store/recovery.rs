@@ -8,6 +8,7 @@ use super::checkpoint::{LastCheckpoint, Retired};
 use super::data_index::DataIndex;
 use super::error::{Result, StoreError};
 use super::journal::Journal;
+use super::node::check_pointer;
 use super::node_cache::NodeCache;
 use super::overlay::Overlay;
 use super::room::Room;
@@ -110,6 +111,7 @@ impl Store {
 /// Reads the root block, and takes the sets into use that hold metadata.
 fn load_root(pool: &Pool, root: Option<&Root>) -> Result<(Roots, LastCheckpoint)> {
     let Some(root) = root else { return Ok((Roots::default(), LastCheckpoint::default())) };
+    check_pointer(&root.block).map_err(|what| StoreError::Damaged { what: format!("the root: {what}") })?;
     pool.check_readable()?;
     let block = RootBlock::decode(&pool.read_metadata(&root.block)?)?;
     pool.load_metadata_sets(&block.sets)?;

@@ -54,15 +54,15 @@ impl Room {
 
     /// Most that a checkpoint of such a layer writes: a leaf for each change with its way to the root, and what is
     /// moved, but no more than all of the trees; and the changes themselves, which may leave their nodes half full.
-    pub fn to_write(&self, layer: LayerSize, tree_bytes: u64) -> u64 {
+    pub fn checkpoint_bytes(&self, layer: LayerSize, tree_bytes: u64) -> u64 {
         let rewritten = 2 * layer.changes * self.node_bytes + self.move_bytes(tree_bytes);
         tree_bytes.min(rewritten) + 2 * layer.bytes
     }
 
     /// What the pool must keep for metadata beside trees of so many bytes: two checkpoints of the largest layer.
-    pub fn to_keep(&self, tree_bytes: u64) -> u64 {
+    pub fn reserve_bytes(&self, tree_bytes: u64) -> u64 {
         let largest = LayerSize { changes: CHANGES_MAX, bytes: self.layer_bytes };
-        2 * self.to_write(largest, tree_bytes) + SLACK_BYTES
+        2 * self.checkpoint_bytes(largest, tree_bytes) + SLACK_BYTES
     }
 }
 
@@ -73,12 +73,12 @@ mod tests {
     #[test]
     fn small_pools_keep_little_and_large_ones_not_too_much() {
         let small = Room::new(48 * MIB, 16 * 1024);
-        assert_eq!(small.to_keep(MIB), 6 * MIB);
+        assert_eq!(small.reserve_bytes(MIB), 6 * MIB);
         assert!(small.is_used(LayerSize { changes: 1, bytes: MIB }));
         assert!(!small.is_exceeded(LayerSize { changes: 1, bytes: MIB }));
         let large = Room::new(1 << 44, 16 * 1024);
-        assert!(large.to_keep(1 << 40) < 270 << 30);
-        assert_eq!(large.to_keep(1 << 30), (2 << 30) + 129 * MIB);
+        assert!(large.reserve_bytes(1 << 40) < 270 << 30);
+        assert_eq!(large.reserve_bytes(1 << 30), (2 << 30) + 129 * MIB);
         assert!(!large.is_used(LayerSize { changes: CHANGES_MAX, bytes: 32 * MIB }));
         assert!(large.is_used(LayerSize { changes: CHANGES_MAX + 1, bytes: 1 }));
         assert!(large.is_exceeded(LayerSize { changes: 2 * CHANGES_MAX + 1, bytes: 1 }));

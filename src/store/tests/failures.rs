@@ -43,13 +43,15 @@ fn a_checkpoint_without_room_fails_and_leaves_nothing_behind() {
     put(&store, 0..1000, 1);
     store.checkpoint().expect("takes a checkpoint");
     // One slab more, and then no other: some batches are written, and then it fails.
-    let slabs = store.pool().members()[0].slab_counts().1;
+    let used = || store.pool().members()[0].slab_counts().1;
+    let slabs = used();
     sim.disks.iter().for_each(|disk| disk.set_capacity(slabs + 1));
     put(&store, 0..8000, 2);
     for _ in 0..3 {
         let refused = store.checkpoint().expect_err("there is no room");
         assert!(matches!(refused, StoreError::Pool(PoolError::NoSpace { .. })), "{refused}");
         store.check_trees().expect("nothing is left over");
+        assert_eq!(used(), slabs, "no slab is left over either");
         assert_eq!((count(&store, 1), count(&store, 2)), (0, 8000));
     }
     store.sync(store.last_seq()).expect("the log has room");

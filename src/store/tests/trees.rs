@@ -383,3 +383,25 @@ fn nodes_are_given_up_after_their_last_reader() {
     assert!(store.last_checkpoint.lock().retired.is_empty());
     store.check_trees().expect("nothing is left over");
 }
+
+#[test]
+fn metadata_sets_are_filled_further_after_unmounts_and_crashes() {
+    let sim = sim(96);
+    for round in 0..24 {
+        let store = open(&sim, options(crate::limits::NODE_BYTES));
+        let mut tx = Tx::new();
+        tx.put_raw(Table::Counters, key(round), vec![1; 10]);
+        store.commit(tx).expect("commits");
+        let used = store.pool().members()[0].slab_counts().1;
+        assert!(used <= 2, "{used} slabs in round {round}");
+        if round % 2 == 0 {
+            store.close().expect("closes");
+        } else {
+            store.sync(store.last_seq()).expect("syncs");
+        }
+        drop(store);
+        sim.world.power_cut(PowerCut::Lost, round);
+    }
+    let store = open(&sim, options(crate::limits::NODE_BYTES));
+    assert_eq!(store.check_trees().expect("whole").entries, 24);
+}
