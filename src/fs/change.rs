@@ -8,7 +8,7 @@ use super::map::MapEdit;
 use super::refs::{Alone, Counts, RefDeltas};
 use crate::member::superblock::Seq;
 use crate::store::Tx;
-use crate::store::tables::{Extent, ExtentId, Ino, Table, map_key};
+use crate::store::tables::{Extent, ExtentId, Ino, Table, extent_key, map_key};
 
 /// Records to be put and deleted, new extents, and changed references. What the references come to (which
 /// extents go, how much of each set is alive) is worked out by [`Fs::commit`].
@@ -17,6 +17,8 @@ pub(super) struct Change {
     /// Everything but extents.
     pub tx: Tx,
     created: BTreeMap<ExtentId, Extent>,
+    /// Extents that are created if they are not there any more.
+    offered: BTreeMap<ExtentId, Extent>,
     refs: BTreeMap<ExtentId, RefDeltas>,
     /// Inodes whose maps it changes: the caller has their exclusive locks.
     owners: BTreeSet<Ino>,
@@ -37,6 +39,12 @@ impl Change {
     /// A new extent. It is there only if the same transaction refers to it.
     pub fn create(&mut self, id: ExtentId, extent: Extent) {
         self.created.insert(id, extent);
+    }
+
+    /// An extent that other files refer to, unless they have dropped it meanwhile: then it is created again. Its bytes
+    /// are still there, which the caller sees to.
+    pub fn offer(&mut self, id: ExtentId, extent: Extent) {
+        self.offered.insert(id, extent);
     }
 
     /// The changed records of a file's map, and the references that it takes and drops by them. The caller
@@ -77,20 +85,26 @@ impl Fs {
     /// another lock, and the compactor moves extents under none. So what depends on more than the files
     /// that the caller has locked is worked out alone.
     pub(super) fn commit(&self, change: impl Into<Change>) -> Result<Seq> {
-        let Change { mut tx, created, refs, owners } = change.into();
+        let Change { mut tx, mut created, offered, refs, owners } = change.into();
         if refs.is_empty() {
             return Ok(self.store.commit(tx)?);
         }
-        let mut counts = Counts { store: &self.store, created: &created, owners: &owners, alone: Alone::No };
-        {
+        let store = &self.store;
+        if offered.is_empty() {
             let _nothing_moves = self.extent_lock.read();
+            let counts = Counts { store, created: &created, owners: &owners, alone: Alone::No };
             if let Some(found) = counts.work_out(&refs)? {
                 found.emit(created, &mut tx);
                 return Ok(self.store.commit(tx)?);
             }
         }
         let _alone = self.extent_lock.write();
-        counts.alone = Alone::Yes;
+        for (id, extent) in offered {
+            if store.get(Table::Extents, &extent_key(id))?.is_none() {
+                created.insert(id, extent);
+            }
+        }
+        let counts = Counts { store, created: &created, owners: &owners, alone: Alone::Yes };
         if let Some(found) = counts.work_out(&refs)? {
             found.emit(created, &mut tx);
         }

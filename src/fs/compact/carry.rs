@@ -191,8 +191,10 @@ impl Fs {
             return Ok(());
         }
         let taken: Vec<ExtentId> = edit.refs().map(|(id, _, _)| id).collect();
-        for piece in remap.pieces.iter().filter(|piece| !piece.stored && taken.contains(&piece.id)) {
-            change.create(piece.id, piece.extent.clone());
+        for piece in remap.pieces.iter().filter(|piece| taken.contains(&piece.id)) {
+            let (id, extent) = (piece.id, piece.extent.clone());
+            // Who referred to it first may have dropped it since.
+            if piece.stored { change.offer(id, extent) } else { change.create(id, extent) }
         }
         self.commit(change)?;
         for piece in &mut remap.pieces {
