@@ -49,6 +49,22 @@ pub enum Failure {
         /// Where.
         offset: u64,
     },
+    /// The library refused.
+    #[error("{doing}: {said}")]
+    Library {
+        /// What was being done.
+        doing: String,
+        /// What it complained about.
+        said: String,
+    },
+    /// A directory lists other entries than were made.
+    #[error("{seen} entries are listed, {expected} were made")]
+    Listed {
+        /// How many were made.
+        expected: u64,
+        /// How many are listed.
+        seen: u64,
+    },
     /// An argument that names nothing.
     #[error("{name:?} is neither a workload nor a target: there are {known}")]
     Unknown {

@@ -2,6 +2,7 @@
 //! `cargo build --release && cargo run --release --example speed`. `docs/performance.md` says what the rows mean.
 
 mod failure;
+mod many;
 mod memory;
 mod nullfs;
 mod programs;
@@ -35,6 +36,8 @@ struct Cli {
 enum Command {
     /// Measures the memory that a parity pool takes while more is written to it than fits.
     Memory(memory::Args),
+    /// Makes and finds very many small files, mounts what there is, and lists a large directory.
+    Many(many::Args),
     /// Mounts the null file system and serves it until it is unmounted.
     Nullfs {
         /// An empty directory.
@@ -50,6 +53,10 @@ fn size(text: &str) -> std::result::Result<u64, String> {
 fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Some(Command::Nullfs { mountpoint }) => nullfs::serve(mountpoint),
+        Some(Command::Many(args)) => {
+            stop::on_signals()?;
+            many::run(args)
+        }
         Some(Command::Memory(args)) => {
             stop::on_signals()?;
             memory::run(args)

@@ -154,13 +154,14 @@ fn write_file(path: &Path, bytes: u64, buffer: &mut AlignedBuf, numbers: &mut Nu
 
 /// Looks at a process's memory again and again.
 #[derive(Debug)]
-struct Watch {
+pub struct Watch {
     end: Sender<()>,
     looks: JoinHandle<u64>,
 }
 
 impl Watch {
-    fn start(pid: Pid) -> Self {
+    /// Begins.
+    pub fn start(pid: Pid) -> Self {
         let (end, ended) = channel();
         let looks = std::thread::spawn(move || {
             let mut most = 0;
@@ -173,13 +174,14 @@ impl Watch {
     }
 
     /// The most that was seen, in bytes.
-    fn stop(self) -> u64 {
+    pub fn stop(self) -> u64 {
         drop(self.end);
         self.looks.join().unwrap_or(0)
     }
 }
 
-fn memory(pid: Pid, field: &str) -> u64 {
+/// A number of bytes that the kernel tells of a process; 0 where it has ended.
+pub fn memory(pid: Pid, field: &str) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with(field));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());

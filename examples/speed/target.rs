@@ -39,6 +39,23 @@ pub struct Shape {
     members: usize,
 }
 
+impl Shape {
+    /// What the tables call it.
+    pub fn title(self) -> &'static str {
+        self.title
+    }
+
+    /// What `poolctl create --resiliency` calls it.
+    pub fn resiliency(self) -> &'static str {
+        self.resiliency
+    }
+
+    /// How many members it has here.
+    pub fn members(self) -> usize {
+        self.members
+    }
+}
+
 /// Parity over three members.
 pub const PARITY: Shape = Shape { name: "parity", title: "parity 2+1", resiliency: "parity", members: 3 };
 const MIRROR: Shape = Shape { name: "mirror", title: "mirror", resiliency: "mirror", members: 2 };
@@ -151,6 +168,17 @@ impl<'a> Target<'a> {
     pub fn restart(&mut self) -> Result<()> {
         self.unmount()?;
         self.mount()
+    }
+
+    /// Kills the process that serves a pool, as it is, and takes away the mount that it leaves.
+    pub fn kill(&mut self) -> Result<()> {
+        let Some(pid) = self.pid().filter(|pid| self.serves(*pid)) else { return Ok(()) };
+        kill_process(pid, Signal::KILL).map_err(|error| self.failed(error.to_string()))?;
+        while self.serves(pid) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.mounted = false;
+        unmount(&self.path, true).map_err(|error| self.failed(error.to_string()))
     }
 
     /// Unmounts it and removes what it held.

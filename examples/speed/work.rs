@@ -9,6 +9,7 @@ use super::failure::{Failure, Result};
 use super::target::Target;
 
 pub use data::{Numbers, Pattern};
+pub use names::forget_names;
 
 /// A workload, as `--only` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ const OPTIONS: &str = "\
 Options behind -o, separated by commas:
   ro                    write nothing
   cache=SIZE            memory for file data (default: a tenth of the memory, at most 1G)
-  meta-cache=SIZE       memory for metadata
+  meta-cache=SIZE       memory for metadata (default: 64M)
   write-cache=writeback|writethrough|off
                         when writes reach the members (default: writeback)
   commit=SECONDS        how long written data may stay in memory only (default: 5)

@@ -230,6 +230,17 @@ impl NodeTable {
 
     /// The node, with so many more lookups and opens counted, in one step.
     pub fn get_counted(&self, store: &Store, ino: Ino, lookups: u64, opens: u32) -> Result<Arc<Node>> {
+        self.get_by(ino, lookups, opens, || Ok(store.read(Table::Inodes, &ino_key(ino))?))
+    }
+
+    /// The node, from memory or by reading its record, which is done without a lock.
+    pub(super) fn get_by(
+        &self,
+        ino: Ino,
+        lookups: u64,
+        opens: u32,
+        read: impl Fn() -> Result<Option<Inode>>,
+    ) -> Result<Arc<Node>> {
         loop {
             let load = {
                 let mut shard = self.shard(ino).lock();
@@ -238,10 +249,10 @@ impl NodeTable {
                 }
                 shard.begin_load(ino)
             };
-            let read = store.read::<Inode>(Table::Inodes, &ino_key(ino));
+            let found = read();
             let mut shard = self.shard(ino).lock();
             let overtaken = shard.end_load(load);
-            let inode = read?;
+            let inode = found?;
             if let Some(node) = shard.find(ino, lookups, opens)? {
                 return Ok(node);
             }

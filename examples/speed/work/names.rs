@@ -44,7 +44,7 @@ fn rate(paths: &[PathBuf], step: fn(&Path) -> io::Result<()>, doing: &'static st
 }
 
 /// The kernel would answer from what it remembers of the creation. Only root can make it forget.
-fn forget_names() {
+pub fn forget_names() {
     const DENTRIES_AND_INODES: &str = "2";
     if let Err(error) = fs::write("/proc/sys/vm/drop_caches", DENTRIES_AND_INODES) {
         log::debug!("names stay in the kernel's cache: {error}");

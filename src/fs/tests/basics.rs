@@ -169,6 +169,41 @@ fn a_full_pool_refuses_the_write_that_does_not_fit_and_deleting_helps() {
 }
 
 #[test]
+fn a_pool_full_of_names_refuses_more_and_deleting_helps() {
+    let mut rig = Rig::new("mirror", 2, 16);
+    for round in 0..2 {
+        let mut made = Vec::new();
+        let fs = rig.fs().clone();
+        let error = loop {
+            let name = format!("{round}-{}-with-a-long-name-{:0100}", made.len(), 0);
+            match fs.mknod(ROOT_INO, name.as_bytes(), 0o644, 0, &ROOT) {
+                Ok(attr) => fs.forget(attr.ino, 1),
+                Err(error) => break error,
+            }
+            made.push(name);
+            if made.len() % 64 == 0 {
+                fs.tick();
+            }
+            assert!(made.len() < 40_000, "it never gets full");
+        };
+        assert_eq!(error.errno(), libc::ENOSPC);
+        assert!(made.len() > 2_000, "only {} names fitted", made.len());
+        drop(fs);
+        rig.remount();
+        let fs = rig.fs().clone();
+        for (index, name) in made.iter().enumerate() {
+            fs.unlink(ROOT_INO, name.as_bytes()).expect("unlinks on a full pool");
+            if index % 64 == 0 {
+                fs.tick();
+            }
+        }
+        fs.t_create(ROOT_INO, &format!("after {round}"));
+        drop(fs);
+        rig.remount();
+    }
+}
+
+#[test]
 fn reservations_are_given_back() {
     let rig = Rig::mirror();
     let fs = rig.fs();

@@ -305,6 +305,23 @@ fn a_small_file_is_replaced_copied_and_deleted() {
     rig.fs().sync_all().expect("syncs");
     assert_eq!(rig.fs().copy_file_range((large, 0, 0), (copy, 0, 0), 8192).expect("copies"), 8192);
     reads_everywhere(&mut rig, copy, &noise(5, 8192));
+    // From a row that is the head of a larger file.
+    let headed = rig.fs().t_small("headed", &noise(6, 1000));
+    rig.fs().t_write(headed, 4096, &noise(7, 8192));
+    rig.fs().sync_all().expect("syncs");
+    assert!(rig.fs().t_row(headed).is_some());
+    let onto = rig.fs().t_small("onto", &noise(8, 2000));
+    assert_eq!(rig.fs().copy_file_range((headed, 0, 0), (onto, 0, 0), 12_288).expect("copies"), 12_288);
+    let whole = [&noise(6, 1000)[..], &[0; 3096], &noise(7, 8192)].concat();
+    assert!(rig.fs().t_read(onto) == whole);
+    reads_everywhere(&mut rig, onto, &whole);
+    reads_everywhere(&mut rig, headed, &whole);
+    // A hole onto a row.
+    let holed = rig.fs().t_create(ROOT_INO, "holed");
+    rig.fs().t_size(holed, 8192);
+    let onto = rig.fs().t_small("onto-too", &noise(9, 2000));
+    assert_eq!(rig.fs().copy_file_range((holed, 0, 0), (onto, 0, 0), 8192).expect("copies"), 8192);
+    reads_everywhere(&mut rig, onto, &[0; 8192]);
     rig.fs().unlink(ROOT_INO, b"config").expect("unlinks");
     assert_eq!(rig.fs().t_row(ino), None);
     rig.remount();

@@ -98,6 +98,35 @@ fn files_of_which_nothing_is_cached_leave_the_cache() {
     assert_eq!((stats.files, stats.bytes), (0, 0));
 }
 
+/// The record is read; then, before it counts, another changes the inode, or deletes it, and its node goes.
+#[test]
+fn a_record_that_was_overtaken_while_it_was_read_does_not_count() {
+    for deleted in [false, true] {
+        let rig = Rig::mirror();
+        let fs = rig.fs();
+        let ino = fs.t_create(ROOT_INO, "file");
+        assert!(fs.nodes.peek(ino).is_none());
+        let first = AtomicBool::new(true);
+        let found = fs.nodes.get_by(ino, 1, 0, || {
+            let read = fs.store.read(Table::Inodes, &ino_key(ino))?;
+            if first.swap(false, crate::sync::atomic::Ordering::AcqRel) {
+                if deleted {
+                    fs.unlink(ROOT_INO, b"file")?;
+                } else {
+                    fs.setattr(ino, &SetAttr { mode: Some(0o600), ..SetAttr::default() }, &ROOT)?;
+                    fs.nodes.evict(ino);
+                }
+                assert!(fs.nodes.peek(ino).is_none());
+            }
+            Ok(read)
+        });
+        match deleted {
+            true => assert_eq!(errno(found), libc::ENOENT),
+            false => assert_eq!(found.expect("there").state.read().inode.mode & 0o777, 0o600),
+        }
+    }
+}
+
 /// Each worker owns a file whose mode it changes, and makes, looks up, forgets and unlinks others that all share.
 #[test]
 fn nodes_that_come_and_go_are_never_stale_and_never_lost() {
