@@ -151,11 +151,11 @@ impl Check<'_> {
                 self.report.add(Area::Extents, what);
                 continue;
             };
-            if lying.as_ref().is_none_or(|lying| lying.set != set) {
-                if let Some(done) = lying.replace(Lying { set, end: 0, live: 0 }) {
-                    counted.push(done.set);
-                    self.live_of_set(done.set, done.live);
-                }
+            if lying.as_ref().is_none_or(|lying| lying.set != set)
+                && let Some(done) = lying.replace(Lying { set, end: 0, live: 0 })
+            {
+                counted.push(done.set);
+                self.live_of_set(done.set, done.live);
             }
             if let Some(lying) = &mut lying {
                 self.lies_well(id, extent.place(), lying);
