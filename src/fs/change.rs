@@ -17,6 +17,8 @@ pub(super) struct Change {
     /// Everything but extents.
     pub tx: Tx,
     created: BTreeMap<ExtentId, Extent>,
+    /// Those among the created that an earlier change may have created.
+    maybe_there: BTreeSet<ExtentId>,
     refs: BTreeMap<ExtentId, RefDeltas>,
     /// Inodes whose maps it changes: the caller has their exclusive locks.
     owners: BTreeSet<Ino>,
@@ -37,6 +39,13 @@ impl Change {
     /// A new extent. It is there only if the same transaction refers to it.
     pub fn create(&mut self, id: ExtentId, extent: Extent) {
         self.created.insert(id, extent);
+    }
+
+    /// An extent that several changes refer to, each for another file. The first creates it; and should all
+    /// references be gone again before the next, that one does.
+    pub fn create_unless_there(&mut self, id: ExtentId, extent: Extent) {
+        self.maybe_there.insert(id);
+        self.create(id, extent);
     }
 
     /// The changed records of a file's map, and the references that it takes and drops by them. The caller
@@ -77,11 +86,17 @@ impl Fs {
     /// another lock, and the compactor moves extents under none. So what depends on more than the files
     /// that the caller has locked is worked out alone.
     pub(super) fn commit(&self, change: impl Into<Change>) -> Result<Seq> {
-        let Change { mut tx, created, refs, owners } = change.into();
+        let Change { mut tx, created, maybe_there, refs, owners } = change.into();
         if refs.is_empty() {
             return Ok(self.store.commit(tx)?);
         }
-        let mut counts = Counts { store: &self.store, created: &created, owners: &owners, alone: Alone::No };
+        let mut counts = Counts {
+            store: &self.store,
+            created: &created,
+            maybe_there: &maybe_there,
+            owners: &owners,
+            alone: Alone::No,
+        };
         {
             let _nothing_moves = self.extent_lock.read();
             if let Some(found) = counts.work_out(&refs)? {
