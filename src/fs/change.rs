@@ -8,7 +8,7 @@ use super::map::MapEdit;
 use super::refs::{Alone, Counts, RefDeltas};
 use crate::member::superblock::Seq;
 use crate::store::Tx;
-use crate::store::tables::{Extent, ExtentId, Ino, Table, extent_key, map_key};
+use crate::store::tables::{Extent, ExtentId, Ino, Table, map_key};
 
 /// Records to be put and deleted, new extents, and changed references. What the references come to (which
 /// extents go, how much of each set is alive) is worked out by [`Fs::commit`].
@@ -17,8 +17,8 @@ pub(super) struct Change {
     /// Everything but extents.
     pub tx: Tx,
     created: BTreeMap<ExtentId, Extent>,
-    /// Extents that are created if they are not there any more.
-    offered: BTreeMap<ExtentId, Extent>,
+    /// Those among the created that an earlier change may have created.
+    maybe_there: BTreeSet<ExtentId>,
     refs: BTreeMap<ExtentId, RefDeltas>,
     /// Inodes whose maps it changes: the caller has their exclusive locks.
     owners: BTreeSet<Ino>,
@@ -41,10 +41,11 @@ impl Change {
         self.created.insert(id, extent);
     }
 
-    /// An extent that other files refer to, unless they have dropped it meanwhile: then it is created again. Its bytes
-    /// are still there, which the caller sees to.
-    pub fn offer(&mut self, id: ExtentId, extent: Extent) {
-        self.offered.insert(id, extent);
+    /// An extent that several changes refer to, each for another file. The first creates it; and should all
+    /// references be gone again before the next, that one does.
+    pub fn create_unless_there(&mut self, id: ExtentId, extent: Extent) {
+        self.maybe_there.insert(id);
+        self.create(id, extent);
     }
 
     /// The changed records of a file's map, and the references that it takes and drops by them. The caller
@@ -85,26 +86,27 @@ impl Fs {
     /// another lock, and the compactor moves extents under none. So what depends on more than the files
     /// that the caller has locked is worked out alone.
     pub(super) fn commit(&self, change: impl Into<Change>) -> Result<Seq> {
-        let Change { mut tx, mut created, offered, refs, owners } = change.into();
+        let Change { mut tx, created, maybe_there, refs, owners } = change.into();
         if refs.is_empty() {
             return Ok(self.store.commit(tx)?);
         }
-        let store = &self.store;
-        if offered.is_empty() {
+        let mut counts = Counts {
+            store: &self.store,
+            created: &created,
+            maybe_there: &maybe_there,
+            owners: &owners,
+            alone: Alone::No,
+        };
+        // Whether an extent that other files refer to is there can change from one look to the next.
+        if maybe_there.is_empty() {
             let _nothing_moves = self.extent_lock.read();
-            let counts = Counts { store, created: &created, owners: &owners, alone: Alone::No };
             if let Some(found) = counts.work_out(&refs)? {
                 found.emit(created, &mut tx);
                 return Ok(self.store.commit(tx)?);
             }
         }
         let _alone = self.extent_lock.write();
-        for (id, extent) in offered {
-            if store.get(Table::Extents, &extent_key(id))?.is_none() {
-                created.insert(id, extent);
-            }
-        }
-        let counts = Counts { store, created: &created, owners: &owners, alone: Alone::Yes };
+        counts.alone = Alone::Yes;
         if let Some(found) = counts.work_out(&refs)? {
             found.emit(created, &mut tx);
         }

@@ -16,6 +16,7 @@
 //! | `extents`, `map`, `refs`, `change` | what a file's map says, who refers to extents, transactions |
 //! | `reserve`, `numbers` | room in the pool, counters |
 //! | `compact` | rewriting sets that are mostly dead |
+//! | `check` | comparing all tables with each other |
 //!
 //! # Locking order
 //!
@@ -48,6 +49,7 @@
 mod allocate;
 mod attr;
 mod change;
+mod check;
 mod compact;
 mod copy;
 mod create;
@@ -82,6 +84,7 @@ use std::time::Duration;
 
 pub use allocate::Whence;
 pub use attr::{Attr, Caller, FileKind, SetAttr, TimeSet};
+pub use check::{Area, CheckOptions, CheckReport, Finding};
 pub use data::WriteOutcome;
 pub use directory::DirEntry;
 pub use error::{FsError, Result};

@@ -32,6 +32,8 @@ pub(super) struct Counts<'a> {
     pub store: &'a Store,
     /// New extents, which nobody refers to yet.
     pub created: &'a BTreeMap<ExtentId, Extent>,
+    /// Those of them that may be stored already: then they are not created.
+    pub maybe_there: &'a BTreeSet<ExtentId>,
     /// Inodes whose references nobody else changes meanwhile.
     pub owners: &'a BTreeSet<Ino>,
     pub alone: Alone,
@@ -42,6 +44,7 @@ pub(super) struct Counts<'a> {
 pub(super) struct Outcome {
     refs: Vec<(Vec<u8>, u32)>,
     gone: Vec<(ExtentId, Place)>,
+    /// Created ones that are not to be stored: nobody refers to them, or they are there already.
     unused: Vec<ExtentId>,
     live: BTreeMap<SetId, i64>,
 }
@@ -57,7 +60,11 @@ impl Counts<'_> {
     pub fn work_out(&self, refs: &BTreeMap<ExtentId, RefDeltas>) -> Result<Option<Outcome>> {
         let mut outcome = Outcome::default();
         for (id, deltas) in refs {
-            let created = self.created.get(id).map(Extent::place);
+            let mut created = self.created.get(id).map(Extent::place);
+            if self.maybe_there.contains(id) && self.store.get(Table::Extents, &extent_key(*id))?.is_some() {
+                created = None;
+                outcome.unused.push(*id);
+            }
             let place = match created {
                 Some(place) => place,
                 None => place_of(self.store, *id, deltas)?,

@@ -34,7 +34,7 @@ pub use stripe_writer::{Chunk, Piece, Written};
 use uuid::Uuid;
 
 use crate::layout::Resiliency;
-use crate::member::superblock::{MemberId, SetId, SetRecord};
+use crate::member::superblock::{MemberId, SetId, SetRecord, SlabRef};
 use crate::member::{Dimensions, MemberError, PoolLock};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
@@ -213,6 +213,28 @@ impl Pool {
     /// How much of one set is in use; none when it was freed.
     pub fn set_usage(&self, id: SetId) -> Option<SetUsage> {
         self.sets.get(id).map(|set| set.usage())
+    }
+
+    /// Whether a range of a set's payload, in bytes, lies in stripes that were handed out.
+    pub fn is_written(&self, id: SetId, address: u64, len: u64) -> bool {
+        let Some(set) = self.sets.get(id) else { return false };
+        let fits = address.checked_add(len).is_some_and(|end| end <= set.geometry.payload_bytes());
+        let filled = set.filled();
+        fits && set.geometry.runs(address, len).all(|run| run.offset + run.len <= filled)
+    }
+
+    /// Slabs that two sets have, with both.
+    pub fn shared_slabs(&self) -> Vec<(SlabRef, SetId, SetId)> {
+        let mut owners = std::collections::HashMap::new();
+        let mut shared = Vec::new();
+        for set in self.sets.all() {
+            for slot in &set.slots {
+                if let Some(other) = owners.insert(*slot, set.id) {
+                    shared.push((*slot, other, set.id));
+                }
+            }
+        }
+        shared
     }
 
     /// Notes that a set can't be rewritten, because parts of it can't be read.

@@ -92,6 +92,31 @@ fn mounted_in_every_form_and_unmounted() {
     assert!(fs::write(bench.at("mnt/new"), "").is_err(), "written although read-only");
 }
 
+#[test]
+fn a_pool_is_checked_when_it_is_not_mounted() {
+    let bench = Bench::new();
+    let mnt = bench.text("mnt");
+    bench.pool("tank", &["a", "b", "c"], &["--resiliency", "parity", "--mountpoint", &mnt]);
+    let fresh = bench.poolctl(&["check", "tank", "--json"]).done().json();
+    assert_eq!((&fresh["version"], &fresh["never_mounted"]), (&1.into(), &true.into()));
+    bench.poolctl(&["check", "nonsense"]).refused(1, &["nonsense"]);
+    if !can_mount() {
+        return;
+    }
+    bench.poolfs(&["mount", &mnt]).done();
+    fs::write(bench.at("mnt/file"), vec![7; 300_000]).expect("a file");
+    bench.poolctl(&["check", "tank"]).refused(1, &["mounted at", "umount"]);
+    bench.poolfs(&["umount", &mnt]).done();
+    let before = bench.snapshot();
+    let checked = bench.poolctl(&["check", "tank", "--data", "--json"]).done().json();
+    assert_eq!((&checked["health"], &checked["names"]), (&"online".into(), &1.into()), "{checked}");
+    assert!(checked["data_bytes"].as_u64() >= Some(300_000), "{checked}");
+    assert_eq!(bench.snapshot(), before, "checking changes nothing");
+    fs::rename(bench.at("c"), bench.at("gone")).expect("renamed");
+    let degraded = bench.poolctl(&["check", "tank", "--data", "--json"]).code(3).json();
+    assert_eq!(degraded["findings"].as_array().map(Vec::len), Some(0), "{degraded}");
+}
+
 fn mount_entry(mountpoint: &str) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").expect("the table");
     table.lines().find(|line| line.split(' ').nth(4) == Some(mountpoint)).unwrap_or_default().to_owned()

@@ -77,6 +77,14 @@ pub enum ToolError {
         /// Where.
         mountpoint: String,
     },
+    /// It could not be checked to the end.
+    #[error("{name} can't be checked: {source}")]
+    Check {
+        /// The pool.
+        name: String,
+        /// Why not.
+        source: poolfs::fs::FsError,
+    },
     /// Nobody was there to say yes.
     #[error("{what}: not done without a confirmation. Give --force to do it without being asked")]
     NotConfirmed {

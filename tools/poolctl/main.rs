@@ -8,6 +8,7 @@ macro_rules! say {
     }};
 }
 
+mod check;
 mod create;
 mod destroy;
 mod devices;
@@ -27,7 +28,8 @@ use clap::{Parser, Subcommand};
 /// Makes pools of disks and looks after them.
 ///
 /// POOL is a pool's name, its UUID, its mount point, or the path of any of its members. Sizes take K, M, G and T
-/// (powers of 1024). Exit codes: 0 done, 1 error, 2 usage; `status` also 3 degraded and 4 data unavailable.
+/// (powers of 1024). Exit codes: 0 done, 1 error, 2 usage; `status` and `check` also 3 degraded and 4 data
+/// unavailable.
 #[derive(Debug, Parser)]
 #[command(name = "poolctl", version, arg_required_else_help = true)]
 struct Cli {
@@ -43,6 +45,8 @@ enum Command {
     List(list::Args),
     /// Show how pools are, what it means and what to do.
     Status(status::Args),
+    /// Check that everything that a pool's metadata says agrees.
+    Check(check::Args),
     /// Show what members could hold that are not a pool yet.
     Plan(plan::Args),
     /// Show what a member says of itself.
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Command::Create(args) => create::run(&args),
         Command::List(args) => list::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Examine(args) => examine::run(&args),
         Command::Destroy(args) => destroy::run(&args),

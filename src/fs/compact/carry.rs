@@ -37,8 +37,6 @@ struct NewExtent {
     /// Where it begins in what was written.
     at: u64,
     extent: Extent,
-    /// Whether some file refers to it already.
-    stored: bool,
 }
 
 impl Fs {
@@ -69,8 +67,8 @@ impl Fs {
             }
         }
         self.commit_moves(&whole)?;
-        for mut remap in remaps {
-            self.commit_remap(&mut remap)?;
+        for remap in &remaps {
+            self.commit_remap(remap)?;
         }
         drop(written);
         Ok(())
@@ -145,13 +143,13 @@ impl Fs {
         for piece in pieces {
             let Piece { at, len, set, address, sums, .. } = piece;
             let extent = Extent { set, address, len: len as u32, sums };
-            new.push(NewExtent { id: self.extent_numbers.next(&self.store)?, at, extent, stored: false });
+            new.push(NewExtent { id: self.extent_numbers.next(&self.store)?, at, extent });
         }
         Ok(Remap { id: cargo.id, len: cargo.extent.len, live, pieces: new })
     }
 
     /// Lets all files that refer to an extent refer to its new pieces.
-    fn commit_remap(&self, remap: &mut Remap) -> Result<()> {
+    fn commit_remap(&self, remap: &Remap) -> Result<()> {
         let mut last = None;
         loop {
             let refs = self.references(remap.id, last, REFS_AT_ONCE)?;
@@ -165,7 +163,7 @@ impl Fs {
         }
     }
 
-    fn remap_one(&self, remap: &mut Remap, reference: Reference) -> Result<()> {
+    fn remap_one(&self, remap: &Remap, reference: Reference) -> Result<()> {
         let node = match self.nodes.get(&self.store, reference.ino) {
             Ok(node) => node,
             // It is being deleted.
@@ -192,14 +190,9 @@ impl Fs {
         }
         let taken: Vec<ExtentId> = edit.refs().map(|(id, _, _)| id).collect();
         for piece in remap.pieces.iter().filter(|piece| taken.contains(&piece.id)) {
-            let (id, extent) = (piece.id, piece.extent.clone());
-            // Who referred to it first may have dropped it since.
-            if piece.stored { change.offer(id, extent) } else { change.create(id, extent) }
+            change.create_unless_there(piece.id, piece.extent.clone());
         }
         self.commit(change)?;
-        for piece in &mut remap.pieces {
-            piece.stored |= taken.contains(&piece.id);
-        }
         Ok(())
     }
 }

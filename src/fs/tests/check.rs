@@ -1,28 +1,15 @@
-//! Do the tables agree with each other?
-
-use std::collections::BTreeMap;
+//! Does everything agree? And is it noticed when it does not?
 
 use super::*;
-use crate::member::wire::decode;
+use crate::store::Tx;
 use crate::store::tables::*;
-
-fn all<V: serde::de::DeserializeOwned>(fs: &Fs, table: Table) -> Vec<(Vec<u8>, V)> {
-    fs.store
-        .scan(table, &[], &[0xff; 300], usize::MAX)
-        .expect("scans")
-        .into_iter()
-        .map(|(key, value)| (key, decode(&value).expect("decodes")))
-        .collect()
-}
 
 /// Panics with what is wrong.
 pub fn tables(fs: &Fs) {
-    let inodes: BTreeMap<Ino, Inode> = all::<Inode>(fs, Table::Inodes)
-        .into_iter()
-        .map(|(key, value)| (single(&key).expect("ino"), value))
-        .collect();
-    names(fs, &inodes);
-    maps(fs, &inodes);
+    let report = fs.check(CheckOptions::default()).expect("checks");
+    assert_eq!((report.findings, report.more_findings), (Vec::new(), 0));
+    let intents = fs.store.scan(Table::Intents, &[], &[0xff; 9], 10).expect("scans");
+    assert!(intents.is_empty(), "an intent is left");
     reservations(fs);
 }
 
@@ -35,107 +22,121 @@ fn reservations(fs: &Fs) {
     }
 }
 
-fn names(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
-    let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
-    let mut entries: BTreeMap<Ino, u64> = BTreeMap::new();
-    let cookies: BTreeMap<Vec<u8>, CookieEntry> = all(fs, Table::Cookies).into_iter().collect();
-    let by_name = all::<Entry>(fs, Table::Entries);
-    assert_eq!(by_name.len(), cookies.len(), "entries by name and by cookie");
-    for (key, entry) in by_name {
-        let parent = u64::from_be_bytes(key[..8].try_into().expect("8 bytes"));
-        let cookie = cookies.get(&cookie_key(parent, entry.cookie)).expect("its cookie is there");
-        assert_eq!((&cookie.name[..], cookie.ino, cookie.kind), (&key[8..], entry.ino, entry.kind));
-        let inode = inodes.get(&entry.ino).unwrap_or_else(|| panic!("{:?} leads nowhere", cookie.name));
-        assert_eq!(inode.mode & libc::S_IFMT, entry.kind);
-        let dir = &inodes[&parent];
-        assert!(entry.cookie < dir.next_cookie, "a cookie above the next");
-        *entries.entry(parent).or_default() += 1;
-        *links.entry(entry.ino).or_default() += 1;
-        if entry.kind == libc::S_IFDIR {
-            assert_eq!(inode.parent, parent, "directory {} knows another parent", entry.ino);
-            *links.entry(entry.ino).or_default() += 1;
-            *links.entry(parent).or_default() += 1;
-        }
-    }
-    *links.entry(ROOT_INO).or_default() += 2;
-    let orphans: Vec<Ino> =
-        all::<()>(fs, Table::Orphans).iter().map(|(key, ())| single(key).expect("ino")).collect();
-    for (ino, inode) in inodes {
-        assert_eq!(inode.nlink, links.get(ino).copied().unwrap_or(0), "links of {ino}");
-        assert_eq!(inode.nlink == 0, orphans.contains(ino), "orphan {ino}");
-        if inode.mode & libc::S_IFMT == libc::S_IFDIR {
-            assert_eq!(inode.entries, entries.get(ino).copied().unwrap_or(0), "entries of {ino}");
-        }
-    }
-    for (key, _) in fs.store.scan(Table::Xattrs, &[], &[0xff; 300], usize::MAX).expect("scans") {
-        assert!(inodes.contains_key(&u64::from_be_bytes(key[..8].try_into().expect("8"))), "xattr of nobody");
+/// A pool with a bit of everything: a shared file, a small one, a directory.
+fn full_of_everything() -> (Rig, Ino, ExtentId) {
+    let rig = Rig::mirror();
+    let fs = rig.fs();
+    let dir = fs.t_mkdir(ROOT_INO, "dir");
+    let (file, copy) = (fs.t_create(dir, "file"), fs.t_create(ROOT_INO, "copy"));
+    fs.t_write(file, 0, &noise(1, 50_000));
+    fs.t_write(fs.t_create(dir, "small"), 0, b"a little");
+    fs.setxattr(file, b"user.x", b"y", XattrMode::Either).expect("sets");
+    fs.copy_file_range((file, 0, 0), (copy, 0, 0), 20_000).expect("copies");
+    fs.sync_all().expect("syncs");
+    tables(fs);
+    let rows = fs.store.scan(Table::Extents, &[], &[0xff; 9], 1).expect("scans");
+    let id = single(&rows[0].0).expect("a number");
+    (rig, file, id)
+}
+
+/// Everything that two tables could disagree about.
+#[test]
+fn every_contradiction_is_found() {
+    type Damage = fn(&Fs, Ino, ExtentId, &mut Tx);
+    let damages: [(Area, &str, Damage); 18] = [
+        (Area::Files, "sectors", |fs, ino, _, tx| {
+            let inode = record(fs, ino);
+            tx.put(Table::Inodes, ino_key(ino), &Inode { sectors: 7, ..inode });
+        }),
+        (Area::Names, "links", |fs, ino, _, tx| {
+            let inode = record(fs, ino);
+            tx.put(Table::Inodes, ino_key(ino), &Inode { nlink: 2, ..inode });
+        }),
+        (Area::Files, "orphan", |_, ino, _, tx| tx.put(Table::Orphans, ino_key(ino), &())),
+        (Area::Files, "attribute", |_, _, _, tx| {
+            tx.put_raw(Table::Xattrs, xattr_key(999, b"user.z"), vec![1])
+        }),
+        (Area::Files, "small content", |_, ino, _, tx| tx.put_raw(Table::Inline, ino_key(ino), vec![1])),
+        (Area::Names, "leads to inode 999", |_, _, _, tx| {
+            let entry = Entry { ino: 999, kind: libc::S_IFREG, cookie: 3 };
+            tx.put(Table::Entries, entry_key(ROOT_INO, b"ghost"), &entry);
+        }),
+        (Area::Names, "directory 999", |_, ino, _, tx| {
+            let entry = Entry { ino, kind: libc::S_IFREG, cookie: 3 };
+            tx.put(Table::Entries, entry_key(999, b"ghost"), &entry);
+        }),
+        (Area::Names, "by its cookie", |_, _, _, tx| tx.delete(Table::Cookies, cookie_key(ROOT_INO, 3))),
+        (Area::Names, "another type", |fs, ino, _, tx| {
+            let inode = record(fs, ino);
+            tx.put(Table::Inodes, ino_key(ino), &Inode { mode: libc::S_IFIFO | 0o600, ..inode });
+        }),
+        (Area::Extents, "is referred to, and does not exist", |_, _, id, tx| {
+            tx.delete(Table::Extents, extent_key(id));
+        }),
+        (Area::Extents, "nobody refers", |_, _, _, tx| {
+            let extent = Extent { set: 1, address: 0, len: 4096, sums: vec![0] };
+            tx.put(Table::Extents, extent_key(77_777), &extent);
+        }),
+        (Area::Extents, "too large", |_, ino, id, tx| {
+            tx.put(Table::Refs, ref_key(id, ino, 0), &(1_u32 << 20))
+        }),
+        (Area::Extents, "not among its references", |_, ino, id, tx| {
+            tx.delete(Table::Refs, ref_key(id, ino, 0));
+        }),
+        (Area::Extents, "beyond the end", |_, ino, id, tx| {
+            let entry = MapEntry { len: 4 << 20, extent: Some((id, 0)) };
+            tx.put(Table::Map, map_key(ino, 0), &entry);
+        }),
+        (Area::Extents, "has a place", |fs, _, id, tx| {
+            let place = place(fs, id);
+            tx.put(Table::Places, place_key(place.set, place.address + 4096), &id);
+        }),
+        (Area::Extents, "and places for", |fs, _, id, tx| {
+            let place = place(fs, id);
+            tx.delete(Table::Places, place_key(place.set, place.address));
+        }),
+        (Area::Sets, "bytes alive", |fs, _, id, tx| tx.live(place(fs, id).set, 4096)),
+        (Area::Extents, "nothing was written", |fs, _, id, tx| {
+            let old = place(fs, id);
+            let extent: Extent =
+                fs.store.read(Table::Extents, &extent_key(id)).expect("reads").expect("there");
+            tx.delete(Table::Places, place_key(old.set, old.address));
+            tx.put(Table::Places, place_key(old.set, 900 << 10), &id);
+            tx.put(Table::Extents, extent_key(id), &Extent { address: 900 << 10, ..extent });
+        }),
+    ];
+    for (area, what, damage) in damages {
+        let (rig, ino, id) = full_of_everything();
+        let mut tx = Tx::new();
+        damage(rig.fs(), ino, id, &mut tx);
+        rig.fs().store.commit(tx).expect("commits");
+        let report = rig.fs().check(CheckOptions::default()).expect("checks");
+        let found = report.findings.iter().any(|one| one.area == area && one.what.contains(what));
+        assert!(found, "{what}: {:?}", report.findings);
     }
 }
 
-/// Files with inline content.
-fn rows(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) -> Vec<Ino> {
-    let found = fs.store.scan(Table::Inline, &[], &[0xff; 300], usize::MAX).expect("scans");
-    let mut inos = Vec::new();
-    for (key, row) in found {
-        let ino = single(&key).expect("ino");
-        assert!(inodes.contains_key(&ino), "inline content of nobody: {ino}");
-        assert!(!row.is_empty() && row.len() as u64 <= crate::limits::INLINE_MAX_BYTES);
-        inos.push(ino);
-    }
-    inos
+fn record(fs: &Fs, ino: Ino) -> Inode {
+    fs.store.read(Table::Inodes, &ino_key(ino)).expect("reads").expect("there")
 }
 
-fn maps(fs: &Fs, inodes: &BTreeMap<Ino, Inode>) {
-    assert!(all::<Intent>(fs, Table::Intents).is_empty(), "an intent is left");
-    let extents: BTreeMap<Vec<u8>, Extent> = all(fs, Table::Extents).into_iter().collect();
-    let mut refs: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
-    let mut held: BTreeMap<Ino, u64> = BTreeMap::new();
-    let mut last: (Ino, u64) = (0, 0);
-    for (key, entry) in all::<MapEntry>(fs, Table::Map) {
-        let (ino, start) = split_pair(&key).expect("a pair");
-        assert!(inodes.contains_key(&ino), "a map of nobody: {ino}");
-        assert!(last.0 != ino || last.1 <= start, "ranges of {ino} overlap at {start}");
-        last = (ino, start + entry.len);
-        *held.entry(ino).or_default() += entry.len / 4096;
-        if let Some((id, at)) = entry.extent {
-            let extent =
-                extents.get(&extent_key(id)).unwrap_or_else(|| panic!("extent {id} of {ino} is gone"));
-            assert!(u64::from(at) + entry.len <= u64::from(extent.len), "beyond extent {id}");
-            assert_eq!(extent.sums.len() as u64 * 4096, u64::from(extent.len));
-            let key = ref_key(id, ino, start.wrapping_sub(u64::from(at)));
-            *refs.entry(key).or_default() += entry.len as u32;
-        }
-    }
-    let rows = rows(fs, inodes);
-    for (ino, inode) in inodes {
-        let row = u64::from(inode.inline);
-        assert_eq!(inode.sectors, held.get(ino).copied().unwrap_or(0) + row, "sectors of {ino}");
-        assert_eq!(inode.inline, rows.contains(ino), "inline content of {ino}");
-        let first = fs.store.get(Table::Map, &map_key(*ino, 0)).expect("reads");
-        assert!(!inode.inline || first.is_none(), "inode {ino} has its first sector twice");
-    }
-    assert_eq!(all::<u32>(fs, Table::Refs).into_iter().collect::<BTreeMap<_, _>>(), refs, "references");
-    places(fs, &extents, &refs);
+fn place(fs: &Fs, id: ExtentId) -> Place {
+    let extent: Extent = fs.store.read(Table::Extents, &extent_key(id)).expect("reads").expect("there");
+    extent.place()
 }
 
-/// Every extent has its place, does not overlap another, and counts in its set.
-fn places(fs: &Fs, extents: &BTreeMap<Vec<u8>, Extent>, refs: &BTreeMap<Vec<u8>, u32>) {
-    let places: Vec<(Vec<u8>, ExtentId)> = all(fs, Table::Places);
-    assert_eq!(places.len(), extents.len(), "places and extents");
-    let mut last = (0, 0);
-    let mut live: BTreeMap<u64, i64> = BTreeMap::new();
-    for (key, id) in places {
-        let place = extents.get(&extent_key(id)).unwrap_or_else(|| panic!("no extent {id} there")).place();
-        assert_eq!(key, place_key(place.set, place.address), "the place of extent {id}");
-        assert!(last.0 != place.set || last.1 <= place.address, "extents overlap in set {}", place.set);
-        last = (place.set, place.address + u64::from(place.len));
-        let own = refs.range(ref_key(id, 0, 0)..extent_key(id + 1));
-        let referenced: u64 = own.map(|(_, bytes)| u64::from(*bytes)).sum();
-        assert!(referenced > 0, "extent {id} is left without references");
-        *live.entry(place.set).or_default() += referenced.min(u64::from(place.len)) as i64;
+#[test]
+fn rotten_data_is_found_when_data_is_read() {
+    let rig = Rig::new("simple", 1, 64);
+    let ino = rig.fs().t_create(ROOT_INO, "file");
+    rig.fs().t_write(ino, 0, &noise(1, 100_000));
+    rig.fs().sync_all().expect("syncs");
+    let clean = rig.fs().check(CheckOptions { data: true }).expect("checks");
+    assert!(clean.findings.is_empty() && clean.data_bytes >= 100_000, "{clean:?}");
+    for slab in 0..8 {
+        rig.sim.disks[0].flip(crate::member::Area::Slab(slab), 4096 + 8192 + 5, 3);
     }
-    for usage in fs.pool.data_sets() {
-        assert_eq!(usage.live, live.remove(&usage.id).unwrap_or(0), "live bytes of set {}", usage.id);
-    }
-    assert!(live.is_empty(), "extents in sets that are not there: {live:?}");
+    rig.fs().t_cool();
+    let report = rig.fs().check(CheckOptions { data: true }).expect("checks");
+    assert!(report.findings.iter().any(|one| one.area == Area::Data), "{report:?}");
 }

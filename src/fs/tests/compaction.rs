@@ -3,6 +3,7 @@
 use super::compact::{Pace, Step};
 use super::model::Dice;
 use super::*;
+use crate::store::tables::{Extent, Table, ino_key};
 
 const S: u64 = 4096;
 
@@ -240,4 +241,47 @@ fn readers_writers_and_copies_go_on_meanwhile() {
     check::tables(fs);
     fs.t_cool();
     assert!(fs.t_read(fixed) == data);
+}
+
+/// Two files refer to an extent that becomes another one. Between the two changes the first file goes, and with
+/// it the new extent.
+#[test]
+fn a_new_extent_that_is_gone_before_its_next_file_comes_is_there_again() {
+    use super::change::Change;
+    use super::map::{MapEdit, Segment};
+    let mut rig = Rig::mirror();
+    let fs = rig.fs();
+    let data = noise(1, 4 * S as usize);
+    let chunk = crate::pool::Chunk(vec![&data[..]]);
+    let written = fs.pool.rewrite(&fs.pool.default_resiliency(), &[chunk]).expect("writes");
+    let piece = written.pieces[0].clone();
+    let len = piece.len as u32;
+    let extent = Extent { set: piece.set, address: piece.address, len, sums: piece.sums };
+    let id = fs.extent_numbers.next(&fs.store).expect("a number");
+    let files = ["first", "second", "third"].map(|name| fs.t_create(ROOT_INO, name));
+    for ino in files {
+        {
+            let node = fs.nodes.get(&fs.store, ino).expect("there");
+            let mut state = node.state.write();
+            let mut edit = MapEdit::new();
+            edit.insert(Segment { start: 0, len: piece.len, extent: Some((id, 0)) });
+            let mut change = Change::new();
+            change.map(ino, &edit);
+            change.create_unless_there(id, extent.clone());
+            (state.inode.size, state.persisted_size) = (4 * S, 4 * S);
+            state.inode.sectors = 4;
+            change.tx.put(Table::Inodes, ino_key(ino), &state.inode);
+            fs.commit(change).expect("commits");
+        }
+        if ino == files[0] {
+            fs.unlink(ROOT_INO, b"first").expect("unlinks");
+            assert!(fs.pool.data_sets().iter().all(|set| set.live == 0));
+        }
+    }
+    drop(written);
+    check::tables(fs);
+    rig.remount();
+    for ino in &files[1..] {
+        assert!(rig.fs().t_read(*ino) == data);
+    }
 }

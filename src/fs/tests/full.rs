@@ -102,7 +102,7 @@ fn what_is_shown_as_available_can_be_written_in_an_old_pool() {
         churn(&fs, ino, size, 300, 3);
         fs.sync_all().expect("syncs");
         // A third of it goes, in pieces of a fraction of a set.
-        for at in (0..size).step_by(3 * 256 << 10) {
+        for at in (0..size).step_by(768 << 10) {
             fs.fallocate(ino, fs.open(ino, OpenFlags::READ_WRITE).expect("opens"), at, 256 << 10, 3)
                 .expect("punches");
         }
