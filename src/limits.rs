@@ -39,6 +39,8 @@ pub const RECORD_MAX_BYTES: u64 = MIB;
 pub const SUPERBLOCK_COPY_BYTES: u64 = MIB;
 /// Most members of one pool.
 pub const MEMBERS_MAX: usize = 256;
+/// Journal records that wait in memory are written out at about this size, however young they are.
+pub const JOURNAL_WAITING_BYTES: u64 = 4 * MIB;
 /// Longest name of a pool, in bytes.
 pub const POOL_NAME_MAX_BYTES: usize = 64;
 /// Longest file name, in bytes.

@@ -10,8 +10,10 @@ use super::error::{FsError, Result};
 use super::namespace::FIRST_COOKIE;
 use crate::store::tables::{CookieEntry, Ino, Table, cookie_key, split_pair};
 
-/// Entries that are looked at in one go.
+/// Entries that are looked at in one go: however large a directory is, no more are in memory.
 const BATCH: usize = 128;
+/// The same with attributes, for which each inode is looked up. A kernel may take as few as one page holds.
+const PLUS_BATCH: usize = 32;
 /// Cookies of `.` and `..`.
 const DOT: u64 = 1;
 const DOT_DOT: u64 = 2;
@@ -38,7 +40,7 @@ impl Fs {
     pub fn readdir(&self, ino: Ino, after: u64, sink: &mut dyn FnMut(DirEntry) -> bool) -> Result<()> {
         let mut after = after;
         loop {
-            let (entries, more) = self.entries_after(ino, after, false)?;
+            let (entries, more) = self.entries_after(ino, after, BATCH, false)?;
             for entry in entries {
                 after = entry.cookie;
                 if !sink(entry) {
@@ -64,7 +66,7 @@ impl Fs {
     ) -> Result<()> {
         let mut after = after;
         loop {
-            let (entries, more) = self.entries_after(ino, after, true)?;
+            let (entries, more) = self.entries_after(ino, after, PLUS_BATCH, true)?;
             let mut entries = entries.into_iter();
             while let Some(entry) = entries.next() {
                 after = entry.cookie;
@@ -87,8 +89,15 @@ impl Fs {
         }
     }
 
-    /// The next entries, and whether there may be more; with `count`, counts a lookup for each.
-    fn entries_after(&self, ino: Ino, after: u64, count: bool) -> Result<(Vec<DirEntry>, bool)> {
+    /// The next entries, about `batch` of them, and whether there may be more; with `count`, counts a lookup for
+    /// each.
+    fn entries_after(
+        &self,
+        ino: Ino,
+        after: u64,
+        batch: usize,
+        count: bool,
+    ) -> Result<(Vec<DirEntry>, bool)> {
         let node = self.nodes.get(&self.store, ino)?;
         // Under the directory's lock what is named here can't be unlinked before it is counted.
         let state = node.state.read();
@@ -105,8 +114,8 @@ impl Fs {
         }
         let Some(next) = after.max(DOT_DOT).checked_add(1) else { return Ok((entries, false)) };
         let (from, to) = (cookie_key(ino, next), cookie_key(ino + 1, 0));
-        let found = self.store.scan(Table::Cookies, &from, &to, BATCH)?;
-        let more = found.len() == BATCH;
+        let found = self.store.scan(Table::Cookies, &from, &to, batch)?;
+        let more = found.len() == batch;
         for (key, value) in found {
             let damaged = FsError::Damaged { ino, what: "an entry by cookie" };
             let Some((_, cookie)) = split_pair(&key) else { return Err(damaged) };

@@ -12,6 +12,7 @@ use super::node_table::NodeTable;
 use super::numbers::Numbers;
 use super::{Fs, FsOptions, WriteCache};
 use crate::cache::{Backing, Cache, CacheOptions, Flusher};
+use crate::limits::JOURNAL_WAITING_BYTES;
 use crate::member::superblock::Seq;
 use crate::pool::Pool;
 use crate::store::tables::{Inode, ROOT_INO, Table, ino_key};
@@ -205,7 +206,7 @@ impl Fs {
         let background = self.background.clone();
         let committer = crate::sync::spawn("committer", move || {
             loop {
-                let urgent = || weak.upgrade().is_some_and(|fs: Arc<Self>| fs.store.checkpoint_due());
+                let urgent = || weak.upgrade().is_some_and(|fs: Arc<Self>| fs.is_urgent());
                 if !background.wait(urgent) {
                     return;
                 }
@@ -225,6 +226,11 @@ impl Fs {
             }
         });
         *self.background.compactor.lock() = Some(compactor);
+    }
+
+    /// Whether the committer is not to wait for its interval to end.
+    fn is_urgent(&self) -> bool {
+        self.store.checkpoint_due() || self.store.waiting_bytes() > JOURNAL_WAITING_BYTES
     }
 
     /// What the committer does each journal interval; tests and simulations call it instead: flushes files

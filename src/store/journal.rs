@@ -215,6 +215,11 @@ impl State {
         self.started
     }
 
+    /// Bytes of records that wait to be appended: they are in memory.
+    pub fn waiting_bytes(&self) -> u64 {
+        self.pending_bytes
+    }
+
     /// Bytes of the live log, with what waits to be appended.
     pub fn used_bytes(&self) -> u64 {
         self.head - self.tail.1 + round_up(self.pending_bytes, SECTOR)

@@ -194,6 +194,11 @@ impl Store {
         Ok(())
     }
 
+    /// Bytes of committed records that are in memory only, until the next [`Store::sync`].
+    pub fn waiting_bytes(&self) -> u64 {
+        self.journal.lock().waiting_bytes()
+    }
+
     /// Number of the last committed record.
     pub fn last_seq(&self) -> Seq {
         self.journal.lock().next_seq - 1

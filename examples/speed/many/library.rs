@@ -60,7 +60,8 @@ impl Library {
             force: false,
         })
         .map_err(failed("creating the pool"))?;
-        let options = FsOptions { cache_bytes: args.cache, ..FsOptions::default() };
+        let (cache_bytes, meta_cache_bytes) = (args.cache, args.meta_cache);
+        let options = FsOptions { cache_bytes, meta_cache_bytes, ..FsOptions::default() };
         let directories = HashMap::new();
         let mut library = Self { fs: None, members, options, known: args.known, directories };
         library.mount()?;

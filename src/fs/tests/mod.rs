@@ -7,6 +7,7 @@ mod crash;
 mod cutting;
 mod full;
 mod inline;
+mod large_directory;
 mod model;
 mod names;
 mod nodes;
