@@ -54,7 +54,7 @@ impl Store {
         let last = replay.last.max(included);
         let tail = root.as_ref().map_or((1, 0), |root| (root.tail_seq, root.tail_position));
         let head = round_up(replay.end, SECTOR);
-        let store = Self {
+        let mut store = Self {
             journal: Journal::new(last, tail, head),
             overlay: RwLock::new(overlay),
             nodes: NodeCache::new(Arc::clone(&pool), options.cache_bytes),
@@ -73,6 +73,8 @@ impl Store {
             store.pool.publish(&end, |superblock| superblock.clean = false)?;
             let trees = store.last_checkpoint.lock().live.total();
             store.pool.start_writing();
+            // Only now it is known how much the members offer: until the sets were loaded, what they use was not.
+            store.room = Room::new(store.pool.offered_bytes(), store.node_bytes);
             store.note_room(trees);
         }
         Ok((store, journaled))
