@@ -30,7 +30,7 @@ pub const RING_MIN_BYTES: u64 = 8 * MIB;
 /// See [`RING_MIN_BYTES`].
 pub const RING_MAX_BYTES: u64 = 256 * MIB;
 /// The ring takes this part (one over) of the smallest member.
-pub const RING_SHARE: u64 = 512;
+pub const RING_SHARE: u64 = 64;
 /// A node of a tree is encoded in about so many bytes at most; an entry that is larger has a node of its own.
 pub const NODE_BYTES: usize = 16 * 1024;
 /// Most bytes of one journal record, its header included.

@@ -18,7 +18,10 @@ pub struct Place {
     /// Where the members' directories go [default: the system's directory for temporary files].
     #[arg(long, value_name = "DIR")]
     members: Option<PathBuf>,
-    /// Resiliency of the pool; it gets as many members as that needs.
+    /// Members.
+    #[arg(long, default_value_t = 3)]
+    disks: u64,
+    /// Resiliency of the pool.
     #[arg(long, default_value = "parity")]
     resiliency: String,
     /// Memory for file data.
@@ -39,10 +42,11 @@ impl Ground {
         let resiliency = Resiliency::parse(&place.resiliency)?;
         let parent = place.members.clone().unwrap_or_else(std::env::temp_dir);
         let dir = tempfile::Builder::new().prefix("poolfs-aging-").tempdir_in(parent)?;
-        let count = resiliency.min_members();
-        let members: Vec<PathBuf> = (0..count).map(|n| dir.path().join(format!("disk{n}"))).collect();
-        // What one member adds to the payload of a set that has all of them.
-        let shares = (count - resiliency.tolerance()) as u64;
+        let members: Vec<PathBuf> = (0..place.disks).map(|n| dir.path().join(format!("disk{n}"))).collect();
+        // What a set over all members holds of payload, in slabs.
+        let redundant =
+            place.disks.saturating_sub(u64::from(resiliency.parity)) / u64::from(resiliency.copies.max(1));
+        let shares = redundant.max(1);
         let ring = payload / 512;
         let limit_bytes = payload.div_ceil(shares) + ring.max(8 * MIB) + 4 * MIB;
         for member in &members {

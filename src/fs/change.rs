@@ -86,6 +86,8 @@ impl Fs {
     /// another lock, and the compactor moves extents under none. So what depends on more than the files
     /// that the caller has locked is worked out alone.
     pub(super) fn commit(&self, change: impl Into<Change>) -> Result<Seq> {
+        // What frees space, or writes out what is dirty, must not fail because it came at a bad moment.
+        self.ease_log();
         let Change { mut tx, created, maybe_there, refs, owners } = change.into();
         if refs.is_empty() {
             return Ok(self.store.commit(tx)?);

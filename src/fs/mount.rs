@@ -287,14 +287,15 @@ impl Fs {
         self.background.eased();
     }
 
-    /// Takes a checkpoint if the log is short of room. Before content goes into it that is on no stripe: unlike
-    /// other commits of a flush, that takes much of the log, and frees little. Call without locks.
+    /// Takes a checkpoint if the log is short of room, or memory full of changes. Every commit begins with it: operations
+    /// wait for room before they begin ([`Fs::await_log_room`]), but flushes, the compactor and long cuts commit much.
+    /// May be called with inodes locked: a checkpoint locks none.
     pub(super) fn ease_log(&self) {
-        if !self.logging.load(Ordering::Acquire) || !self.store.log_is_short() {
+        if !self.logging.load(Ordering::Acquire) || !self.store.must_wait() {
             return;
         }
         let _turn = self.easing.lock();
-        if self.store.log_is_short() {
+        if self.store.must_wait() {
             self.note("taking a checkpoint", self.store.checkpoint().map_err(FsError::from));
         }
     }
