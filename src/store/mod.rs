@@ -9,6 +9,8 @@ mod checkpoint;
 mod compact;
 mod data_index;
 mod error;
+#[doc(hidden)]
+pub mod hostile;
 mod journal;
 mod merge;
 mod node;

@@ -92,12 +92,12 @@ mod tests {
     #[test]
     fn sizes_follow_the_smallest_member_within_limits() {
         assert_eq!(chosen(&[20 * MIB; 2]), (1, 8));
-        assert_eq!(chosen(&[GIB]), (1, 8));
-        assert_eq!(chosen(&[5 * GIB, 9 * GIB]), (4, 10));
+        assert_eq!(chosen(&[GIB]), (1, 16));
+        assert_eq!(chosen(&[5 * GIB, 9 * GIB]), (4, 80));
         assert_eq!(chosen(&[TIB]), (256, 256));
         assert_eq!(chosen(&[15 * TIB; 3]), (256, 256));
         // A small member beside a large one: the large one decides, for the sake of its slabs' count.
-        assert_eq!(chosen(&[4 * GIB, TIB]), (16, 8));
+        assert_eq!(chosen(&[4 * GIB, TIB]), (16, 64));
     }
 
     #[test]
