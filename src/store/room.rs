@@ -12,8 +12,13 @@ use crate::units::{KIB, MIB};
 const LAYER_MAX_BYTES: u64 = 32 * MIB;
 /// And at least so many, however small.
 const LAYER_MIN_BYTES: u64 = 256 * KIB;
-/// Share (one over) of what the members offer that changes in memory may have.
+/// Share (one over) of what small members offer that changes in memory may have ...
 const LAYER_SHARE: u64 = 64;
+/// ... up to so many bytes, and the share beyond: what is kept for checkpoints is several times as much, and would waste
+/// the room of middling pools.
+const LAYER_SMALL_BYTES: u64 = 4 * MIB;
+/// See [`LAYER_SMALL_BYTES`].
+const LAYER_SHARE_BEYOND: u64 = 256;
 /// Changed keys between two checkpoints: each may be in a leaf of its own.
 const CHANGES_MAX: u64 = 128 * 1024;
 /// Root blocks, and what is lost where nodes end within a sector.
@@ -33,7 +38,9 @@ pub(super) struct Room {
 impl Room {
     /// For a pool whose members offer so many bytes, and nodes of this size.
     pub fn new(offered_bytes: u64, node_bytes: usize) -> Self {
-        let layer_bytes = (offered_bytes / LAYER_SHARE).clamp(LAYER_MIN_BYTES, LAYER_MAX_BYTES);
+        let small = (offered_bytes / LAYER_SHARE).min(LAYER_SMALL_BYTES);
+        let layer_bytes =
+            small.max(offered_bytes / LAYER_SHARE_BEYOND).clamp(LAYER_MIN_BYTES, LAYER_MAX_BYTES);
         Self { layer_bytes, node_bytes: node_bytes as u64 }
     }
 
