@@ -7,7 +7,7 @@ use poolfs::fs::{Caller, Fs, OpenFlags};
 use poolfs::store::tables::ROOT_INO;
 use poolfs::units::{KIB, MIB, format_size};
 
-use super::ground::{Ground, Lap, Place, fill, memory, roll};
+use super::ground::{Ground, Lap, Place, fill, memory, roll, write_all};
 use super::{Outcome, size};
 
 const BLOCK: u64 = 4096;
@@ -143,11 +143,7 @@ impl Life {
             for (index, block) in data[..part].chunks_mut(BLOCK as usize).enumerate() {
                 fill(block, file << 24 | (at / BLOCK + index as u64), version);
             }
-            // Where room is short a write takes what fits, and the next says that there is none.
-            let mut done = 0;
-            while done < part {
-                done += self.fs.write(ino, handle, at + done as u64, &data[done..part], false)?;
-            }
+            write_all(&self.fs, ino, handle, at, &data[..part])?;
             self.written += part as u64;
             at += part as u64;
         }

@@ -79,6 +79,15 @@ impl Ground {
     }
 }
 
+/// Writes all of `data`. Where room is short a write takes what fits, and the next says that there is none.
+pub fn write_all(fs: &Fs, ino: u64, handle: u64, offset: u64, data: &[u8]) -> poolfs::fs::Result<()> {
+    let mut done = 0;
+    while done < data.len() {
+        done += fs.write(ino, handle, offset + done as u64, &data[done..], false)?;
+    }
+    Ok(())
+}
+
 /// Bytes written to all members since the pool was mounted.
 pub fn written_to_members(fs: &Fs) -> u64 {
     fs.pool().status().members.iter().map(|member| member.traffic.written_bytes).sum()

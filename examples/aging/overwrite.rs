@@ -6,7 +6,7 @@ use poolfs::fs::{Caller, Fs, OpenFlags};
 use poolfs::store::tables::ROOT_INO;
 use poolfs::units::{MIB, format_size};
 
-use super::ground::{Ground, Lap, Place, fill, memory, roll};
+use super::ground::{Ground, Lap, Place, fill, memory, roll, write_all};
 use super::{Outcome, size};
 
 const BLOCK: u64 = 4096;
@@ -55,7 +55,7 @@ pub fn run(args: &Args) -> Outcome<()> {
             let at = roll(&mut random, blocks);
             versions[at as usize] += 1;
             fill(&mut block, at, u64::from(versions[at as usize]));
-            lap.step(|| fs.write(file.ino, handle, at * BLOCK, &block, false))?;
+            lap.step(|| write_all(&fs, file.ino, handle, at * BLOCK, &block))?;
         }
         fs.fsync(file.ino, false)?;
         let (rate, amplification, longest) = lap.end(&fs, writes / TENTHS * BLOCK);
@@ -85,7 +85,7 @@ fn write_in_order(fs: &Fs, ino: u64, handle: u64, blocks: u64) -> Outcome<f64> {
             fill(block, first + index as u64, 0);
         }
         let len = chunk.min(blocks - first) * BLOCK;
-        fs.write(ino, handle, first * BLOCK, &data[..len as usize], false)?;
+        write_all(fs, ino, handle, first * BLOCK, &data[..len as usize])?;
     }
     fs.fsync(ino, false)?;
     Ok((blocks * BLOCK) as f64 / 1e6 / start.elapsed().as_secs_f64())
