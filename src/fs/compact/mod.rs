@@ -11,6 +11,7 @@
 
 mod cargo;
 mod carry;
+mod freed;
 mod victims;
 
 use std::time::Duration;
@@ -76,6 +77,7 @@ impl Fs {
     /// Moves a few MiB, of the set that was begun or of the best one.
     pub(super) fn compact_step(&self, pace: Pace) -> Result<Step> {
         self.await_log_room();
+        self.drop_places_of_freed()?;
         let mut work = self.compactor.work.lock();
         if self.compactor.stopped.load(Ordering::Acquire) {
             return Ok(Step::Nothing);
