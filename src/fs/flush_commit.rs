@@ -225,7 +225,13 @@ impl<'a> Batch<'a> {
         }
         pending.bytes += 4 * one.sums.len() as u64;
         // A piece is at most as long as an extent may be.
-        let extent = Extent { set: one.set, address: one.address, len: one.len as u32, owner: Owner::default(), sums: one.sums };
+        let extent = Extent {
+            set: one.set,
+            address: one.address,
+            len: one.len as u32,
+            owner: Owner::default(),
+            sums: one.sums,
+        };
         pending.created.push((id, extent));
         Ok(())
     }

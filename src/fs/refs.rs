@@ -309,8 +309,10 @@ impl Outcome {
     ) {
         created.retain(|id, _| self.owners.contains_key(id));
         // One that an earlier change may have created has a row by itself: it would be another batch this time.
-        let (alone, together): (Vec<_>, Vec<_>) =
-            created.iter().map(|(id, extent)| (*id, extent.place())).partition(|(id, _)| maybe_there.contains(id));
+        let (alone, together): (Vec<_>, Vec<_>) = created
+            .iter()
+            .map(|(id, extent)| (*id, extent.place()))
+            .partition(|(id, _)| maybe_there.contains(id));
         alone.into_iter().for_each(|one| put_places(vec![one], tx));
         put_places(together, tx);
         for (id, mut extent) in created {

@@ -151,7 +151,8 @@ impl Check<'_> {
         let mut lying: Option<Lying> = None;
         let mut counted = Vec::new();
         while let Some((key, value)) = rows.next()? {
-            let (Some((set, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value)) else {
+            let (Some((set, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value))
+            else {
                 self.report.add(Area::Extents, "a place is damaged");
                 continue;
             };

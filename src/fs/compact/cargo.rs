@@ -7,7 +7,9 @@ use crate::fs::extents::segments;
 use crate::fs::refs::Refs;
 use crate::member::superblock::SetId;
 use crate::member::wire;
-use crate::store::tables::{Batch, Extent, ExtentHead, ExtentId, Ino, Table, extent_key, place_key, split_pair};
+use crate::store::tables::{
+    Batch, Extent, ExtentHead, ExtentId, Ino, Table, extent_key, place_key, split_pair,
+};
 use crate::units::SECTOR;
 
 /// Batches that are looked at in one go.
@@ -79,7 +81,8 @@ impl Fs {
                 if bytes >= STEP_BYTES || found.len() >= STEP_EXTENTS {
                     return Ok((found, Some(at)));
                 }
-                let (Some((_, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value)) else {
+                let (Some((_, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value))
+                else {
                     return Err(damaged);
                 };
                 at = address + SECTOR;

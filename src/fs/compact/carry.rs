@@ -16,6 +16,7 @@ use crate::fs::refs::{Refs, live_bytes, put_places};
 use crate::pool::{Chunk, Piece, SetUsage};
 use crate::store::Tx;
 use crate::store::tables::{Extent, ExtentHead, ExtentId, Owner, Table, extent_key};
+use crate::sync::atomic::Ordering;
 use crate::units::SECTOR;
 
 /// Largest read.
@@ -41,6 +42,7 @@ impl Fs {
     /// Moves all this away from its set.
     pub(super) fn carry(&self, from: &SetUsage, cargo: Vec<Cargo>) -> Result<()> {
         let bytes = self.read_cargo(&cargo)?;
+        self.compactor.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut chunks = Vec::with_capacity(cargo.len());
         let mut at = 0;
         for one in &cargo {

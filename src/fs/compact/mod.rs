@@ -20,7 +20,7 @@ use super::Fs;
 use super::error::Result;
 use crate::member::superblock::SetId;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.
@@ -37,6 +37,8 @@ pub(super) struct Compactor {
     work: Mutex<Option<Work>>,
     /// No step begins any more.
     stopped: AtomicBool,
+    /// Bytes that were moved since the mount.
+    moved: AtomicU64,
 }
 
 /// A set that is being rewritten.
@@ -69,6 +71,11 @@ impl Compactor {
 }
 
 impl Fs {
+    /// Bytes of file data that the compactor moved since the mount.
+    pub fn moved_bytes(&self) -> u64 {
+        self.compactor.moved.load(Ordering::Relaxed)
+    }
+
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
         Pace::of(self.pool.free_permille())
