@@ -14,6 +14,7 @@ mod lanes;
 mod membership;
 mod meta;
 pub mod moving;
+mod planning;
 mod reader;
 mod room;
 mod roster;

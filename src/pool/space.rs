@@ -7,7 +7,7 @@ use super::error::{PoolError, Result};
 use super::sets::Set;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
-use crate::member::superblock::{Purpose, SetRecord, SlabRef};
+use crate::member::superblock::{MemberId, Purpose, SetId, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
 use crate::sync::Arc;
 use crate::units::MIB;
@@ -163,6 +163,23 @@ impl Pool {
             }
         }
         Ok(taken)
+    }
+
+    /// Begins to empty a member, or gives that up. Meanwhile it takes no new sets; those that were being filled are
+    /// closed, and those made ahead given back.
+    pub fn set_draining(&self, id: MemberId, draining: bool) {
+        let Some(member) = self.members().get(usize::from(id)) else { return };
+        member.set_draining(draining);
+        let mut state = self.space.lock();
+        for class in state.classes.values_mut() {
+            self.drop_unusable(class);
+        }
+    }
+
+    /// Every set that is made from now on has this number, or a higher one.
+    pub fn next_set(&self) -> SetId {
+        let state = self.space.lock();
+        (self.epoch_counter() << 32) | (state.last_set + 1)
     }
 
     /// Takes up filling a set where it was left at the last unmount or crash.

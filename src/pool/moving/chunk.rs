@@ -65,7 +65,8 @@ impl Chunk<'_> {
             return (buf, (0..sectors).collect());
         }
         let right = |index: usize| {
-            self.fits(self.slot, index, &buf) && reads.iter().all(|(slot, data)| self.fits(*slot, index, data))
+            self.fits(self.slot, index, &buf)
+                && reads.iter().all(|(slot, data)| self.fits(*slot, index, data))
         };
         let bad = (0..sectors).filter(|&index| !right(index)).collect();
         (buf, bad)
@@ -84,7 +85,9 @@ impl Chunk<'_> {
             sector.copy_from_slice(&before);
             for (set, address) in self.lost(reads, index) {
                 match unsaved.last_mut() {
-                    Some(last) if last.set == set && last.address + last.bytes == address => last.bytes += SECTOR,
+                    Some(last) if last.set == set && last.address + last.bytes == address => {
+                        last.bytes += SECTOR
+                    }
                     _ => unsaved.push(Unsaved { set, address, bytes: SECTOR }),
                 }
             }

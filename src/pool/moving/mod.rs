@@ -228,22 +228,26 @@ impl Pool {
     pub fn slots(&self, wanted: impl Fn(MemberId) -> bool) -> Vec<SlotInfo> {
         let mut found = Vec::new();
         for set in self.sets.all() {
-            for (slot, place) in set.slots.iter().enumerate().filter(|(_, place)| wanted(place.member)) {
-                found.push(SlotInfo {
-                    set: set.id,
-                    slot,
-                    place: *place,
-                    purpose: set.purpose,
-                    fill: set.filled(),
-                    live: set.live().max(0) as u64,
-                    capacity: set.geometry.payload_bytes(),
-                    spare: self.spare(&set),
-                    free: !set.is_moving(),
-                });
+            for (slot, _) in set.slots.iter().enumerate().filter(|(_, place)| wanted(place.member)) {
+                found.push(self.slot_info(&set, slot));
             }
         }
         found.sort_unstable_by_key(|slot| (slot.set, slot.slot));
         found
+    }
+
+    pub(super) fn slot_info(&self, set: &Set, slot: usize) -> SlotInfo {
+        SlotInfo {
+            set: set.id,
+            slot,
+            place: set.slots[slot],
+            purpose: set.purpose,
+            fill: set.filled(),
+            live: set.live().max(0) as u64,
+            capacity: set.geometry.payload_bytes(),
+            spare: self.spare(set),
+            free: !set.is_moving(),
+        }
     }
 
     /// How many more slots a set can lose, at least.

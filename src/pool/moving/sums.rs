@@ -32,6 +32,9 @@ mod tests {
     fn sums_are_found_where_there_are_some() {
         let sums = KnownSums::new(vec![(40960, vec![5, 6]), (4096, vec![1, 2, 3])]);
         let at = |sector: u64| sums.get(sector * SECTOR);
-        assert_eq!([0, 1, 3, 4, 9, 10, 11, 12].map(at), [None, Some(1), Some(3), None, None, Some(5), Some(6), None]);
+        assert_eq!(
+            [0, 1, 3, 4, 9, 10, 11, 12].map(at),
+            [None, Some(1), Some(3), None, None, Some(5), Some(6), None]
+        );
     }
 }
