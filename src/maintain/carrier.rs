@@ -8,7 +8,9 @@ use crate::member::superblock::{MemberId, Purpose, SetId};
 use crate::pool::moving::{KnownSums, Move, SlotInfo, copy_some};
 
 /// Most slots that are on their way side by side.
-const MOVES_MAX: usize = 8;
+const MOVES_MAX: usize = 12;
+/// Most chunks that are in memory at a time.
+const CHUNKS_MAX: u64 = 64;
 /// Checkpoints in a row that may change nothing: what was given up is used again after the second.
 const CHECKPOINTS_MAX: u32 = 3;
 
@@ -23,11 +25,17 @@ pub(super) struct Begun {
     pub dead: usize,
     /// Slots for which no member has room.
     pub homeless: Vec<SlotInfo>,
+    /// Slots that can't be rebuilt, or not in full, as long as their member is away. It may come back, with all of it.
+    pub unsaved: usize,
 }
 
 /// The moves under way, and the set that is being rewritten.
 #[derive(Debug, Default)]
 pub(super) struct Carrier {
+    /// A slot of a member that may come back moves only if nothing of it is lost by that.
+    cautious: bool,
+    /// Sets with slots that could not be rebuilt in full.
+    damaged: HashSet<SetId>,
     moves: Vec<Move>,
     rewriting: Option<(SetId, u64)>,
     checkpoints: u32,
@@ -35,6 +43,11 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
+    /// One that leaves slots where they are that it can't rebuild in full, as long as their member may come back.
+    pub fn cautious() -> Self {
+        Self { cautious: true, ..Self::default() }
+    }
+
     /// Nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.moves.is_empty()
@@ -57,21 +70,27 @@ impl Carrier {
     ) -> Result<Begun, JobError> {
         let pool = fs.pool();
         let width = pool.members().iter().filter(|member| member.takes_sets()).count();
-        let most = width.clamp(1, MOVES_MAX);
+        let most = (2 * width).clamp(1, MOVES_MAX);
+        let mut chunks = 0;
         let mut begun = Begun::default();
         let mut chosen: Vec<SlotInfo> = Vec::new();
         for slot in slots {
-            if chosen.len() == most {
+            if chosen.len() == most || chunks > CHUNKS_MAX {
                 break;
             }
             let same = chosen.iter().any(|other| other.set == slot.set);
-            if same || !slot.free || !pool.quiet(slot.set) {
+            let may_return = pool.active_member(slot.place.member).is_ok() && pool.has_lost_slot(&slot.place);
+            if may_return && (slot.spare < 0 || self.damaged.contains(&slot.set)) {
+                begun.unsaved += 1;
+            } else if same || !slot.free || !pool.quiet(slot.set) {
                 begun.busy += 1;
             } else if pool.is_dead(slot.set) {
                 begun.dead += 1;
             } else if target(slot).is_none() {
                 begun.homeless.push(*slot);
             } else {
+                // What is read for each round of it, and what is written.
+                chunks += 1 + if pool.has_lost_slot(&slot.place) { slot.columns } else { 1 };
                 chosen.push(*slot);
             }
         }
@@ -119,9 +138,14 @@ impl Carrier {
         self.moves.retain(|moved| !moved.has_failed());
         let (done, rest) = std::mem::take(&mut self.moves).into_iter().partition(Move::is_copied);
         self.moves = rest;
-        let done: Vec<Move> = done;
+        let mut done: Vec<Move> = done;
         for moved in &done {
             self.unsaved.extend(moved.unsaved().iter().map(Unsaved::from));
+        }
+        if self.cautious {
+            let whole = |moved: &mut Move| moved.unsaved().is_empty() || !moved.may_return();
+            let damaged = done.extract_if(.., |moved| !whole(moved));
+            self.damaged.extend(damaged.map(|moved| moved.set()));
         }
         if !done.is_empty() {
             fs.commit_slot_moves(done)?;

@@ -36,7 +36,7 @@ impl Repair {
     pub fn new(fs: &Fs, narrow: bool) -> Self {
         let total_bytes = Self::plan(fs).total_bytes();
         let progress = Progress { total_bytes, ..Progress::default() };
-        Self { pool: Arc::clone(fs.pool()), narrow, carrier: Carrier::default(), progress }
+        Self { pool: Arc::clone(fs.pool()), narrow, carrier: Carrier::cautious(), progress }
     }
 
     fn moved(&mut self, bytes: u64) -> Step {
@@ -78,7 +78,12 @@ impl Repair {
         });
         fs.store().empty_metadata_sets(thin);
         if left == 0 {
-            return Ok(Step::Done);
+            return Ok(match begun.unsaved {
+                0 => Step::Done,
+                n => Step::Pending(format!(
+                    "{n} slots can't be rebuilt in full without the members that are away; remove those with --lost to do without"
+                )),
+            });
         }
         if self.carrier.settle(fs)? {
             return Ok(Step::Moved(0));
@@ -108,7 +113,7 @@ impl Job for Repair {
 
 /// Slots on members that take no writes, those of the sets that can lose least first.
 fn lost(pool: &Pool) -> Vec<SlotInfo> {
-    let mut slots = pool.slots(|id| !pool.members()[usize::from(id)].is_writable());
+    let mut slots = pool.slots(|place| pool.has_lost_slot(place));
     slots.retain(|slot| slot.live > 0 || slot.fill > 0);
     slots.sort_by_key(|slot| (slot.spare, slot.fill));
     slots
