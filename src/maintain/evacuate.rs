@@ -116,7 +116,11 @@ impl Evacuate {
 
     /// No slot can be moved: sets are written anew, or there is something to wait for.
     fn otherwise(&mut self, fs: &Fs, begun: &Begun) -> Result<Step, JobError> {
-        if let Some(slot) = begun.homeless.iter().find(|slot| slot.purpose == Purpose::Data)
+        let damaged = |slot: &SlotInfo| self.carrier.is_damaged(slot.set);
+        let unreadable = begun.homeless.iter().filter(|slot| damaged(slot)).count();
+        let data = |slot: &&SlotInfo| slot.purpose == Purpose::Data && !damaged(slot);
+        let data = begun.homeless.iter().find(data).copied();
+        if let Some(slot) = &data
             && let Some(bytes) = self.carrier.rewrite(fs, slot)?
         {
             return Ok(self.moved(bytes));
@@ -134,6 +138,9 @@ impl Evacuate {
                     begun.unsaved
                 )
             }
+            n if n == unreadable && n > 0 => format!(
+                "{n} sets on it hold data that can't be read, and no other member has room for their slots: delete the damaged files, or add a member"
+            ),
             0 => format!("{} sets on it are in use", begun.busy + begun.dead),
             n => format!("{n} sets on it fit nowhere else now: no other member has room"),
         };

@@ -64,6 +64,7 @@ impl Rebalance {
             return Ok(self.moved(bytes));
         }
         let mut rewrites = narrow(&self.pool, self.before);
+        rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
         let rewriting = self.carrier.rewriting();
         rewrites.sort_by_key(|slot| Some(slot.set) != rewriting);
         if let Some(slot) = rewrites.first() {

@@ -58,9 +58,13 @@ impl Repair {
             return Ok(self.moved(bytes));
         }
         let mut rewrites = self.pool.sets_to_widen();
+        rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
         if self.narrow {
-            let helps =
-                |slot: &&SlotInfo| slot.purpose == Purpose::Data && self.pool.has_room_for_new(slot.set);
+            let helps = |slot: &&SlotInfo| {
+                slot.purpose == Purpose::Data
+                    && !self.carrier.is_damaged(slot.set)
+                    && self.pool.has_room_for_new(slot.set)
+            };
             rewrites.extend(begun.homeless.iter().filter(helps));
         }
         let rewriting = self.carrier.rewriting();

@@ -56,8 +56,6 @@ pub struct SlotInfo {
     pub fill: u64,
     /// Bytes of the set's payload that are alive.
     pub live: u64,
-    /// Data columns of the set.
-    pub columns: u64,
     /// How many more slots the set could lose, as it is now; below 0 it can't be read.
     pub spare: i64,
     /// It can be moved, or is going to be able to: no other slot of the set is on its way.
@@ -250,10 +248,19 @@ impl Pool {
             purpose: set.purpose,
             fill: set.filled(),
             live: set.live().max(0) as u64,
-            columns: u64::from(set.geometry.columns),
             spare: self.spare(set),
             free: !set.is_moving(),
         }
+    }
+
+    /// The members from which a slot would be read first, if it were moved now.
+    pub fn sources_of(&self, slot: &SlotInfo) -> Vec<MemberId> {
+        let Some(set) = self.sets.get(slot.set).filter(|set| slot.slot < set.slots.len()) else {
+            return Vec::new();
+        };
+        let sums = KnownSums::default();
+        let chunk = Chunk { set: &set, slot: slot.slot, offset: 0, len: ROUND_BYTES, sums: &sums };
+        chunk.first_sources(self).into_iter().map(|slot| set.slots[slot].member).collect()
     }
 
     /// The slot is to be rebuilt elsewhere: its member is away or failed, or its slab is not there.

@@ -7,7 +7,8 @@ use crate::maintain::rebalance::Rebalance;
 use crate::pool::PoolError;
 
 /// Layouts, members, and how many of them may be lost in the end.
-const LAYOUTS: [(&str, usize, usize); 7] = [
+const LAYOUTS: [(&str, usize, usize); 8] = [
+    ("simple", 2, 0),
     ("simple", 3, 0),
     ("mirror", 3, 1),
     ("mirror:3", 4, 2),

@@ -36,6 +36,10 @@ impl Rig {
     fn new(resiliency: &str, slabs: &[u64]) -> Self {
         let resiliency = Resiliency::parse(resiliency).expect("known");
         let sim = SimPool::create(1, slabs, resiliency).expect("creates");
+        Self::on(sim)
+    }
+
+    fn on(sim: SimPool) -> Self {
         let mut rig = Self { sim, clock: Clock::manual(), fs: None, files: BTreeMap::new(), seed: 1 };
         rig.mount(&[]);
         rig
@@ -173,6 +177,9 @@ fn try_run(rig: &Rig, job: &mut dyn Job) -> Result<(), JobError> {
     for _ in 0..20_000 {
         if job.step(rig.fs(), MIB)? == Step::Done {
             return Ok(());
+        }
+        if rig.sim.world.is_dark() {
+            return Err(FsError::Unmounted.into());
         }
     }
     panic!("{} does not come to an end", job.kind());

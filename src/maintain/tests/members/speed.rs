@@ -5,11 +5,13 @@ use super::*;
 use crate::maintain::evacuate::Evacuate;
 use crate::maintain::rebalance::Rebalance;
 use crate::maintain::repair::Repair;
-use crate::member::{Area, DiskKind, Result as MemberResult, Room, SlabNo};
-use crate::pool::{AssembleOptions, Degraded};
+use crate::member::open::MemberSpec;
+use crate::member::sim::SimWorld;
+use crate::member::{Area, Dimensions, DiskKind, Result as MemberResult, Room, SlabNo};
+use crate::pool::{AssembleOptions, Degraded, create_on};
 use crate::sync::Mutex;
 
-/// One request: the disk, whether it writes, and its bytes.
+/// One request: the disk, whether it writes, and its bytes; 0 is a sync.
 type Request = (usize, bool, u64);
 
 /// A disk that notes what is read of slabs and written to them.
@@ -44,6 +46,7 @@ impl Disk for Watched {
         self.disk.write(area, offset, buf)
     }
     fn sync(&self, area: Area) -> MemberResult<()> {
+        self.note(area, true, 0);
         self.disk.sync(area)
     }
     fn create_slab(&self, slab: SlabNo) -> MemberResult<()> {
@@ -96,6 +99,12 @@ fn time_of_rounds(log: &[Request], disks: usize) -> u64 {
     let mut stages: Vec<Vec<u64>> = vec![vec![0; disks]];
     let mut writing = false;
     for &(disk, writes, bytes) in log {
+        // Nothing goes on over a sync.
+        if bytes == 0 {
+            stages.push(vec![0; disks]);
+            writing = false;
+            continue;
+        }
         // Reads that follow writes begin a new round, and its stage; the writes before it belong to that too.
         if writes && !writing {
             stages.push(vec![0; disks]);
@@ -108,13 +117,25 @@ fn time_of_rounds(log: &[Request], disks: usize) -> u64 {
     stages.iter().map(|stage| stage.iter().max().copied().unwrap_or(0)).sum()
 }
 
+/// A pool whose slabs have several rounds, as those of real disks have.
+fn large_slabs(resiliency: &str, members: usize) -> SimPool {
+    let resiliency = Resiliency::parse(resiliency).expect("known");
+    let dimensions = Dimensions { slab_bytes: 8 * MIB, ring_bytes: 8 * MIB };
+    let world = SimWorld::with_dimensions(1, dimensions);
+    let disks: Vec<_> = (0..members).map(|index| world.disk(&format!("disk{index}"), 50)).collect();
+    let specs =
+        disks.iter().map(|disk| (Arc::clone(disk) as Arc<dyn Disk>, MemberSpec::new("sim"))).collect();
+    create_on(specs, "test", resiliency, dimensions).expect("creates");
+    SimPool { world, disks }
+}
+
 /// A rebuild has at least 70 % of the speed of a copy in which all members take part all the time.
 #[test]
 fn rebuilding_and_emptying_keep_all_members_busy() {
     for (resiliency, members) in [("mirror", 5), ("parity columns=2", 6), ("parity:2 columns=3", 8)] {
         for lost in [true, false] {
-            let mut rig = Rig::new(resiliency, &vec![200; members]);
-            rig.write(20, 60 * MIB);
+            let mut rig = Rig::on(large_slabs(resiliency, members));
+            rig.write(20, 200 * MIB);
             rig.fs().unmount().expect("unmounts");
             let log = rig.mount_watched(if lost { &[0] } else { &[] });
             let mut job: Box<dyn Job> = match lost {
@@ -152,14 +173,14 @@ fn evened_out_files_read_as_fast_as_in_a_new_pool() {
             log.lock().iter().for_each(|(disk, _, bytes)| busy[*disk] += bytes);
             busy.into_iter().max().unwrap_or(0)
         };
-        let mut grown = Rig::new(resiliency, &vec![150; old]);
-        grown.write(20, 60 * MIB);
+        let mut grown = Rig::new(resiliency, &vec![400; old]);
+        grown.write(40, 200 * MIB);
         for _ in old..new {
-            grown.add(150);
+            grown.add(400);
         }
         run(&grown, &mut Rebalance::new(grown.fs()));
-        let mut fresh = Rig::new(resiliency, &vec![150; new]);
-        fresh.write(20, 60 * MIB);
+        let mut fresh = Rig::new(resiliency, &vec![400; new]);
+        fresh.write(40, 200 * MIB);
         let (grown, fresh) = (read_all(&mut grown), read_all(&mut fresh));
         println!("{resiliency}: {grown} of {fresh}");
         assert!(grown * 100 <= fresh * 105, "{resiliency}: {grown}, new {fresh}");
