@@ -2,12 +2,12 @@
 
 use super::Pool;
 use super::error::Result;
+use super::roster::Member;
 use super::space::Urgency;
 use super::stripe_writer::Chunk;
 use crate::layout::{Kind, Resiliency};
-use crate::member::AlignedBuf;
 use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
-use crate::sync::atomic::Ordering;
+use crate::member::{AlignedBuf, Disk, DiskKind, SlabNo};
 use crate::units::SECTOR_LEN;
 
 /// How much of a metadata set is used up.
@@ -95,7 +95,7 @@ impl Pool {
                 self.sets.free(set.id);
             } else {
                 self.sets.forget(set.id);
-                self.return_slabs(set);
+                self.return_slabs(&set.slots);
             }
         }
     }
@@ -105,7 +105,7 @@ impl Pool {
         let sets = self.sets.all();
         let usage = sets.iter().filter(|set| set.purpose == Purpose::Meta).map(|set| {
             let payload = set.geometry.payload_bytes();
-            let room = if self.set_is_writable(set) { set.room() } else { 0 };
+            let room = if self.set_may_grow(set) { set.room() } else { 0 };
             MetaUsage { set: set.id, used: payload - room, open: room > 0 }
         });
         usage.collect()
@@ -123,7 +123,7 @@ impl Pool {
             .sets
             .all()
             .iter()
-            .filter(|set| set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) > 0)
+            .filter(|set| set.purpose == Purpose::Meta && set.live() > 0)
             .map(|set| set.record())
             .collect();
         records.sort_by_key(|record| record.id);
@@ -134,8 +134,13 @@ impl Pool {
     /// metadata sets that no root refers to, and deletes slabs that no set names.
     pub fn start_writing(&self) {
         self.refresh_rooms();
+        for member in self.members().iter().filter(|member| member.is_writable()) {
+            if let Some(disk) = member.disk() {
+                note_lost_slabs(member, &*disk);
+            }
+        }
         for set in self.sets.all() {
-            if set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) <= 0 {
+            if set.purpose == Purpose::Meta && set.live() <= 0 {
                 self.free_if_dead(set.id, true);
             } else {
                 self.reopen_set(&set);
@@ -146,13 +151,8 @@ impl Pool {
     /// Deletes slabs that no set names: left over from a crash, or from sets freed while their member was away.
     pub fn delete_stray_slabs(&self) {
         for member in self.members().iter().filter(|member| member.is_writable()) {
-            let Some(disk) = &member.disk else { continue };
-            let used = member.used_slabs();
-            let strays = disk.list_slabs().unwrap_or_default();
-            for slab in strays.into_iter().filter(|slab| !used.contains(slab)) {
-                if let Err(error) = disk.delete_slab(slab) {
-                    log::warn!("a slab that no set names stays: {error}");
-                }
+            if let Some(disk) = member.disk() {
+                compare_slabs(member, &*disk);
             }
         }
     }
@@ -164,9 +164,7 @@ impl Pool {
 
     /// Notes that checkpoint `number` is published on every member, and hands out again what it freed.
     pub fn checkpoint_published(&self, number: u64) {
-        for set in self.sets.checkpoint_published(number) {
-            self.return_slabs(&set);
-        }
+        self.return_slabs(&self.sets.checkpoint_published(number));
     }
 
     /// Gives back the sets made ahead: at unmount.
@@ -177,5 +175,29 @@ impl Pool {
     /// Whether a set of that number is in use.
     pub fn has_set(&self, id: SetId) -> bool {
         self.sets.get(id).is_some()
+    }
+}
+
+/// Notes which of a member's slabs in use its disk does not have. Gives those that it has.
+fn note_lost_slabs(member: &Member, disk: &dyn Disk) -> Vec<SlabNo> {
+    // On a block device all exist always.
+    let there = disk.list_slabs().ok().filter(|_| disk.kind() != DiskKind::Device);
+    let Some(there) = there else { return Vec::new() };
+    let lost = member.note_lost(&there);
+    if lost > 0 {
+        let path = disk.path();
+        log::error!("{path}: {lost} slabs that hold data are not there any more; a repair rebuilds them");
+    }
+    there
+}
+
+/// Deletes slabs of a disk that are not among those in use, and notes which of those it does not have.
+pub(super) fn compare_slabs(member: &Member, disk: &dyn Disk) {
+    let there = note_lost_slabs(member, disk);
+    let used = member.used_slabs();
+    for slab in there.into_iter().filter(|slab| !used.contains(slab)) {
+        if let Err(error) = disk.delete_slab(slab) {
+            log::warn!("a slab that no set names stays: {error}");
+        }
     }
 }
