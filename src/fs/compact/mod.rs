@@ -77,7 +77,7 @@ impl Fs {
 
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
-        Pace::of(self.pool.free_permille() + self.pool.waiting_room().permille)
+        Pace::of(self.pool.free_permille())
     }
 
     /// Moves a few MiB, of the set that was begun or of the best one.
@@ -196,6 +196,7 @@ impl Fs {
         let pace = self.compaction_pace();
         let outcome = self.compact_step(pace);
         if victims::is_harvest_due(self.pool.free_permille(), self.pool.waiting_room()) {
+            log::debug!("harvest: {:?}", self.pool.waiting_room());
             self.free_what_is_dead();
         }
         let took = self.clock.elapsed().saturating_sub(start);
