@@ -17,6 +17,7 @@
 //! | `reserve`, `numbers` | room in the pool, counters |
 //! | `compact` | rewriting sets that are mostly dead |
 //! | `check` | comparing all tables with each other |
+//! | `locate` | from extents to files and their paths, from files to places |
 //!
 //! # Locking order
 //!
@@ -62,6 +63,7 @@ mod flush_commit;
 mod fsync;
 mod handles;
 mod inline;
+mod locate;
 mod locks;
 mod map;
 mod mount;
@@ -89,6 +91,7 @@ pub use data::WriteOutcome;
 pub use directory::DirEntry;
 pub use error::{FsError, Result};
 pub use handles::OpenFlags;
+pub use locate::{FilePlace, FileRange};
 pub use rename::RenameMode;
 pub use setattr::StatFs;
 pub use xattr::XattrMode;
@@ -182,6 +185,11 @@ impl Fs {
     /// The tables.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The time, as everything in it sees it.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The cache of file data.

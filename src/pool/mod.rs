@@ -15,6 +15,7 @@ mod meta;
 mod reader;
 mod room;
 mod roster;
+mod scrub;
 mod sets;
 pub mod simulated;
 mod space;
@@ -29,6 +30,7 @@ pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
 pub use meta::MetaUsage;
 pub use roster::Member;
+pub use scrub::{Live, ScrubHold, Scrubbed, StillWritten};
 pub use stripe_writer::{Chunk, Piece, Written};
 
 use uuid::Uuid;

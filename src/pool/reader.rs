@@ -310,7 +310,7 @@ fn mismatches(data: &[u8], sums: &[u32]) -> Vec<usize> {
 }
 
 /// All choices of `k` of `n` things, as ascending indices.
-fn combinations(n: usize, k: usize) -> impl Iterator<Item = Vec<usize>> {
+pub(super) fn combinations(n: usize, k: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut next: Option<Vec<usize>> = (k <= n).then(|| (0..k).collect());
     std::iter::from_fn(move || {
         let current = next.take()?;

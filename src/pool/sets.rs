@@ -131,6 +131,12 @@ impl Set {
         self.fill.lock().at
     }
 
+    /// Bytes of each slot that nobody writes to any more; none while a stripe is being written.
+    pub fn settled(&self) -> Option<u64> {
+        let fill = self.fill.lock();
+        (fill.writers == 0).then_some(fill.at)
+    }
+
     /// No more stripes from now on.
     pub fn seal(&self) {
         self.fill.lock().sealed = true;

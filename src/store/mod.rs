@@ -20,6 +20,7 @@ mod read;
 mod recovery;
 mod room;
 mod root_block;
+mod scrub;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -28,6 +29,7 @@ mod tx;
 
 pub use check::TreeCounts;
 pub use error::{Result, StoreError};
+pub use scrub::{NodeCursor, SomeNodes};
 pub use tx::Tx;
 
 use std::time::Duration;

@@ -52,6 +52,17 @@ impl Clock {
         }
     }
 
+    /// Minutes since midnight, by the clock on the wall: in the time zone of the machine. A manual clock is in UTC.
+    pub fn minute_of_day(&self) -> u16 {
+        match &self.0 {
+            Source::System { .. } => {
+                let now = jiff::ZonedDateTime::now();
+                now.hour() as u16 * 60 + now.minute() as u16
+            }
+            Source::Manual(_) => (self.now().seconds.rem_euclid(24 * 3600) / 60) as u16,
+        }
+    }
+
     /// The calendar's time.
     pub fn now(&self) -> Timestamp {
         match &self.0 {

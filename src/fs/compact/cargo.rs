@@ -50,7 +50,7 @@ impl Cargo {
 
 /// A reference to an extent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reference {
+pub(in crate::fs) struct Reference {
     pub ino: Ino,
     /// Offset in the file of the extent's first byte (wrapping).
     pub origin: u64,
@@ -124,7 +124,7 @@ impl Fs {
     }
 
     /// References to an extent in order, behind `after`, at most `limit`.
-    pub(super) fn references(
+    pub(in crate::fs) fn references(
         &self,
         id: ExtentId,
         after: Option<Reference>,

@@ -20,6 +20,7 @@ use super::error::Result;
 use crate::member::superblock::SetId;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
+pub(super) use cargo::Reference;
 pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.

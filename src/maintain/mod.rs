@@ -1,0 +1,144 @@
+//! Long jobs of a mounted pool, what happens to it, and who is told.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | [`job`] | what a job is: one bounded step after the other |
+//! | [`scheduler`], [`pace`] | runs jobs, throttled, and keeps them over a crash |
+//! | [`scrub`] | reads everything, compares it, heals it |
+//! | [`damage`] | what is lost, by file and path |
+//! | [`events`], [`watch`], [`hook`] | the list of what happened; from states to events; the user's program |
+//! | [`settings`] | how fast jobs go, and when |
+
+pub mod damage;
+pub mod events;
+pub mod hook;
+pub mod job;
+mod pace;
+pub mod scheduler;
+pub mod scrub;
+pub mod settings;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::fs::Fs;
+use crate::sync::{Arc, Condvar, JoinHandle, Mutex, MutexGuard};
+use events::{Events, Listener, News, What};
+use hook::Hook;
+use job::{Job, JobError, JobKind};
+use scheduler::Scheduler;
+use scrub::Scrub;
+use watch::Watch;
+
+/// So often a pool is looked at.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How to look after a pool.
+#[derive(Debug, Clone, Default)]
+pub struct MaintainOptions {
+    /// A program that is told of every event.
+    pub event_hook: Option<PathBuf>,
+    /// Run threads; otherwise tests call [`Maintenance::look`] and [`Scheduler::run_step`].
+    pub background: bool,
+}
+
+/// Looks after a mounted pool.
+#[derive(Debug)]
+pub struct Maintenance {
+    fs: Arc<Fs>,
+    events: Arc<Events>,
+    scheduler: Arc<Scheduler>,
+    hook: Option<Arc<Hook>>,
+    watch: Mutex<Watch>,
+    stop: Mutex<bool>,
+    wake: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Maintenance {
+    /// Begins to look after a pool: jobs that were under way go on.
+    pub fn start(fs: &Arc<Fs>, options: MaintainOptions) -> Arc<Self> {
+        let pool = fs.pool();
+        let hook = options.event_hook.map(|program| Arc::new(Hook::start(program, pool.name(), pool.uuid())));
+        let listener = hook.clone().map(|hook| Box::new(move |event: &_| hook.hand(event)) as Listener);
+        let events = Arc::new(Events::load(Arc::clone(fs), listener));
+        let scheduler = Scheduler::load(Arc::clone(fs), Arc::clone(&events), make_job);
+        let own = Arc::new(Self {
+            fs: Arc::clone(fs),
+            events,
+            scheduler,
+            hook,
+            watch: Mutex::default(),
+            stop: Mutex::new(false),
+            wake: Condvar::new(),
+            thread: Mutex::new(None),
+        });
+        own.events.note(News::new(What::Mounted, format!("pool {} is mounted", own.fs.pool().name())));
+        own.look();
+        if options.background {
+            if !own.fs.pool().read_only() {
+                own.scheduler.start_thread();
+            }
+            let looker = Arc::clone(&own);
+            *own.thread.lock() = Some(crate::sync::spawn("watch", move || looker.keep_looking()));
+        }
+        own
+    }
+
+    fn keep_looking(&self) {
+        let mut stop = self.stop.lock();
+        while !*stop {
+            self.wake.wait_for(&mut stop, LOOK_INTERVAL);
+            if !*stop {
+                MutexGuard::unlocked(&mut stop, || self.look());
+            }
+        }
+    }
+
+    /// Looks at the pool once, and notes what is new.
+    pub fn look(&self) {
+        let news = self.watch.lock().look(self.fs.pool().status());
+        news.into_iter().for_each(|news| self.events.note(news));
+        self.scheduler.look_for_stalls();
+    }
+
+    /// Ends all of it, before the file system is unmounted. Jobs go on at the next mount.
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.wake.notify_all();
+        if let Some(thread) = self.thread.lock().take() {
+            let _ = thread.join();
+        }
+        self.scheduler.stop();
+        self.look();
+        self.events.note(News::new(What::Unmounted, format!("pool {} is unmounted", self.fs.pool().name())));
+        if let Some(hook) = &self.hook {
+            hook.stop();
+        }
+    }
+
+    /// The file system.
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// What happened.
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// The jobs.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+}
+
+/// Makes a job of a kind: from its beginning, or to go on from where it was.
+fn make_job(kind: &JobKind, cursor: Option<&[u8]>) -> Result<Box<dyn Job>, JobError> {
+    Ok(match kind {
+        JobKind::Scrub => Box::new(cursor.map_or_else(|| Ok(Scrub::new()), Scrub::resume)?),
+    })
+}
