@@ -4,9 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::plan::Refusal;
 use crate::fs::{Fs, FsError};
 use crate::member::superblock::{MemberId, SetId};
-use crate::pool::PoolError;
+use crate::pool::{PoolError, moving};
 use crate::store::StoreError;
 
 /// What a job does. Two jobs of the same kind never run at once.
@@ -15,6 +16,22 @@ use crate::store::StoreError;
 pub enum JobKind {
     /// Reads and compares everything, and heals what is wrong.
     Scrub,
+    /// Rebuilds what lost redundancy.
+    Repair,
+    /// Empties a member, and takes it out.
+    Evacuate {
+        /// The member.
+        member: MemberId,
+    },
+    /// Moves what a member holds to another one, and takes it out.
+    Replace {
+        /// The member that goes.
+        old: MemberId,
+        /// The one that takes its place.
+        new: MemberId,
+    },
+    /// Evens out the use of the members.
+    Rebalance,
 }
 
 impl JobKind {
@@ -22,12 +39,20 @@ impl JobKind {
     pub fn word(&self) -> &'static str {
         match self {
             Self::Scrub => "scrub",
+            Self::Repair => "repair",
+            Self::Evacuate { .. } => "evacuate",
+            Self::Replace { .. } => "replace",
+            Self::Rebalance => "rebalance",
         }
     }
 
     /// Who goes first where several could: lower goes before higher.
     pub fn rank(&self) -> u8 {
         match self {
+            Self::Repair => 1,
+            Self::Replace { .. } => 2,
+            Self::Evacuate { .. } => 3,
+            Self::Rebalance => 6,
             Self::Scrub => 9,
         }
     }
@@ -35,7 +60,8 @@ impl JobKind {
     /// The member that it is about, if it is about one.
     pub fn member(&self) -> Option<MemberId> {
         match self {
-            Self::Scrub => None,
+            Self::Evacuate { member } | Self::Replace { old: member, .. } => Some(*member),
+            Self::Scrub | Self::Repair | Self::Rebalance => None,
         }
     }
 }
@@ -66,6 +92,12 @@ pub struct Unsaved {
     pub address: u64,
     /// Bytes.
     pub len: u64,
+}
+
+impl From<&moving::Unsaved> for Unsaved {
+    fn from(unsaved: &moving::Unsaved) -> Self {
+        Self { set: unsaved.set, address: unsaved.address, len: unsaved.bytes }
+    }
 }
 
 /// How far a job is.
@@ -100,6 +132,9 @@ pub enum JobError {
     /// The tables.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// It can't be done; nothing was begun.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// What it had noted of itself makes no sense.
     #[error("what the {kind} had noted of itself is damaged: {why}. Start it again")]
     BadCursor {

@@ -4,16 +4,28 @@
 //! | --- | --- |
 //! | [`job`] | what a job is: one bounded step after the other |
 //! | [`scheduler`], [`pace`] | runs jobs, throttled, and keeps them over a crash |
+//! | [`operations`] | what people ask for: add, remove, replace, offline, online, repair, rebalance, scrub |
+//! | [`plan`] | what a job would do, in numbers, and why it can't |
+//! | [`evacuate`] | empties a member and takes it out; also in favour of another one |
+//! | [`repair`] | rebuilds slots on members that are not here, and sets that were written short |
+//! | [`rebalance`] | evens out use, and writes narrow sets anew |
+//! | `carrier` | moves slots and rewrites sets, a bounded amount at a time |
 //! | [`scrub`] | reads everything, compares it, heals it |
 //! | [`damage`] | what is lost, by file and path |
 //! | [`events`], [`watch`], [`hook`] | the list of what happened; from states to events; the user's program |
 //! | [`settings`] | how fast jobs go, and when |
 
+mod carrier;
 pub mod damage;
+pub mod evacuate;
 pub mod events;
 pub mod hook;
 pub mod job;
+pub mod operations;
 mod pace;
+pub mod plan;
+pub mod rebalance;
+pub mod repair;
 pub mod scheduler;
 pub mod scrub;
 pub mod settings;
@@ -26,9 +38,12 @@ use std::time::Duration;
 
 use crate::fs::Fs;
 use crate::sync::{Arc, Condvar, JoinHandle, Mutex, MutexGuard};
+use evacuate::Evacuate;
 use events::{Events, Listener, News, What};
 use hook::Hook;
 use job::{Job, JobError, JobKind};
+use rebalance::Rebalance;
+use repair::Repair;
 use scheduler::Scheduler;
 use scrub::Scrub;
 use watch::Watch;
@@ -137,8 +152,12 @@ impl Maintenance {
 }
 
 /// Makes a job of a kind: from its beginning, or to go on from where it was.
-fn make_job(kind: &JobKind, cursor: Option<&[u8]>) -> Result<Box<dyn Job>, JobError> {
-    Ok(match kind {
+fn make_job(fs: &Fs, kind: &JobKind, cursor: Option<&[u8]>) -> Result<Box<dyn Job>, JobError> {
+    Ok(match *kind {
         JobKind::Scrub => Box::new(cursor.map_or_else(|| Ok(Scrub::new()), Scrub::resume)?),
+        JobKind::Repair => Box::new(Repair::new(fs, cursor.is_some_and(|cursor| cursor == [1]))),
+        JobKind::Evacuate { member } => Box::new(Evacuate::new(fs, member)?),
+        JobKind::Replace { old, new } => Box::new(Evacuate::replace(fs, old, new)?),
+        JobKind::Rebalance => Box::new(Rebalance::new(fs)),
     })
 }

@@ -128,6 +128,9 @@ pub enum ScheduleError {
     /// The mount takes no changes.
     #[error("the pool is mounted read-only, and a job writes: mount it read-write to run one")]
     ReadOnly,
+    /// It can't be done.
+    #[error(transparent)]
+    Job(#[from] JobError),
     /// It could not be noted, so that a crash would lose it.
     #[error("the job could not be noted: {0}")]
     NotNoted(#[from] crate::fs::FsError),
@@ -178,7 +181,7 @@ struct State {
 }
 
 /// Makes a job of a kind, to go on from a cursor if there is one.
-pub type Factory = fn(&JobKind, Option<&[u8]>) -> std::result::Result<Box<dyn Job>, JobError>;
+pub type Factory = fn(&Fs, &JobKind, Option<&[u8]>) -> std::result::Result<Box<dyn Job>, JobError>;
 
 /// Runs jobs.
 pub struct Scheduler {
@@ -216,14 +219,23 @@ impl Scheduler {
                 log::warn!("the record of a job is damaged");
                 continue;
             };
-            match factory(&record.kind, Some(&record.cursor)) {
+            match factory(&fs, &record.kind, Some(&record.cursor)) {
                 Ok(job) => {
                     let mut entry = Entry::new(id, job, record.started, now);
                     entry.paused = record.paused;
                     state.next_id = state.next_id.max(id + 1);
                     state.entries.push(entry);
                 }
-                Err(error) => log::warn!("job {id} does not go on: {error}"),
+                Err(error) => {
+                    let text = format!("{} does not go on: {error}", record.kind);
+                    log::warn!("{text}");
+                    events.note(News::new(What::JobEnded, text).with("job", id));
+                    let mut tx = Tx::new();
+                    tx.delete(Table::Jobs, key);
+                    if let Err(error) = fs.commit_records(tx) {
+                        log::debug!("that it does not go on was not noted: {error}");
+                    }
+                }
             }
         }
         let (state, wake) = (Mutex::new(state), Condvar::new());
@@ -261,13 +273,8 @@ impl Scheduler {
         let kind = job.kind();
         let _turn = self.turn.lock();
         let now = self.fs.clock().elapsed();
-        let id = {
-            let state = self.state.lock();
-            if let Some(other) = state.entries.iter().find(|entry| entry.kind == kind) {
-                return Err(ScheduleError::Running { kind, id: other.id });
-            }
-            state.next_id
-        };
+        self.refuse_twice(&kind)?;
+        let id = self.state.lock().next_id;
         let entry = Entry::new(id, job, self.fs.clock().now(), now);
         let mut tx = Tx::new();
         tx.put(Table::Counters, NEXT_JOB.to_vec(), &(id + 1));
@@ -285,14 +292,24 @@ impl Scheduler {
         Ok(status)
     }
 
+    /// Says whether a job of this kind could be started.
+    ///
+    /// # Errors
+    /// [`ScheduleError::Running`].
+    pub fn refuse_twice(&self, kind: &JobKind) -> Result<()> {
+        let state = self.state.lock();
+        match state.entries.iter().find(|entry| entry.kind == *kind) {
+            Some(other) => Err(ScheduleError::Running { kind: kind.clone(), id: other.id }),
+            None => Ok(()),
+        }
+    }
+
     /// Starts a job of this kind from its beginning.
     ///
     /// # Errors
     /// As [`Scheduler::start`].
     pub fn start_kind(&self, kind: &JobKind) -> Result<JobStatus> {
-        let made = (self.factory)(kind, None);
-        let job = made.map_err(|error| ScheduleError::NoSuchJob { what: format!("{kind} ({error})") })?;
-        self.start(job)
+        self.start((self.factory)(&self.fs, kind, None)?)
     }
 
     /// Pauses, resumes or cancels the job that `which` names.

@@ -40,7 +40,7 @@ impl Pool {
     }
 
     fn lacks_redundancy(&self, set: &Set) -> bool {
-        set.short || set.slots.iter().any(|slot| self.member(slot.member).disk.is_none())
+        set.short || set.slots.iter().any(|slot| !self.member(slot.member).is_here())
     }
 }
 
@@ -51,7 +51,7 @@ fn status_of(member: &Member) -> MemberStatus {
     MemberStatus {
         id: member.id,
         uuid: member.uuid,
-        path: member.path.clone(),
+        path: member.place(),
         health: if health == MemberHealth::Online && !member.is_writable() {
             MemberHealth::Failed
         } else {

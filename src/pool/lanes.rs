@@ -1,7 +1,8 @@
 //! Threads that do the members' I/O in parallel: one lane for writes and one for reads of each member.
 
+use crate::limits::MEMBERS_MAX;
 use crate::member::superblock::MemberId;
-use crate::sync::{mpsc, spawn};
+use crate::sync::{OnceLock, mpsc, spawn};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -18,18 +19,15 @@ pub enum Lane {
 /// what makes simulated runs repeatable.
 #[derive(Debug)]
 pub struct Lanes {
-    lanes: Vec<[mpsc::Sender<Task>; 2]>,
+    /// By member, made with a member's first job; empty without threads.
+    lanes: Vec<OnceLock<[mpsc::Sender<Task>; 2]>>,
 }
 
 impl Lanes {
-    /// Lanes for members `0..members`, or none at all.
-    pub fn new(members: usize, threads: bool) -> Self {
-        let lanes = if threads {
-            (0..members).map(|id| [lane(id, "r"), lane(id, "w")]).collect()
-        } else {
-            Vec::new()
-        };
-        Self { lanes }
+    /// Lanes for all members that there are and will be, or none at all.
+    pub fn new(threads: bool) -> Self {
+        let most = if threads { MEMBERS_MAX } else { 0 };
+        Self { lanes: (0..most).map(|_| OnceLock::new()).collect() }
     }
 
     /// Runs every job on its member's lane and returns the results in the jobs' order. The last job runs
@@ -54,6 +52,7 @@ impl Lanes {
             });
             match self.lanes.get(usize::from(member)) {
                 Some(lanes) => {
+                    let lanes = lanes.get_or_init(|| [start_lane(member, "r"), start_lane(member, "w")]);
                     if let Err(mpsc::SendError(task)) = lanes[lane as usize].send(task) {
                         task();
                     }
@@ -86,7 +85,7 @@ impl<T> Started<T> {
     }
 }
 
-fn lane(member: usize, kind: &str) -> mpsc::Sender<Task> {
+fn start_lane(member: MemberId, kind: &str) -> mpsc::Sender<Task> {
     let (tasks, inbox) = mpsc::channel::<Task>();
     spawn(&format!("member-{member}{kind}"), move || {
         for task in inbox {

@@ -108,7 +108,7 @@ impl Pool {
         let copies: Vec<usize> = set.geometry.copies_of(run.column, run.offset).collect();
         let turn = ((address + run.at) / TURN_BYTES) as usize;
         let well = |slot: &usize| self.member(set.slots[*slot].member).is_writable();
-        let here = |slot: &usize| self.member(set.slots[*slot].member).disk.is_some();
+        let here = |slot: &usize| self.member(set.slots[*slot].member).is_here();
         let rotated = (0..copies.len()).map(|index| copies[(index + turn) % copies.len()]);
         let mut best = None;
         for slot in rotated {
@@ -134,7 +134,7 @@ impl Pool {
         let place = set.slots[slot];
         let member = self.member(place.member);
         let mut buf = self.buffers.take(len as usize);
-        let result = match &member.disk {
+        let result = match member.disk() {
             Some(disk) => {
                 disk.read(Area::Slab(place.slab), SLAB_HEADER_BYTES + offset, &mut buf[..len as usize])
             }
@@ -149,7 +149,7 @@ impl Pool {
             .map(|&(slot, offset, len)| {
                 let place = set.slots[slot];
                 let member = self.member(place.member);
-                let (disk, path) = (member.disk.clone(), member.path.clone());
+                let (disk, path) = (member.disk(), member.path.clone());
                 let mut buf = self.buffers.take(len as usize);
                 let job: Box<dyn FnOnce() -> SlotResult + Send> = Box::new(move || {
                     let result = match disk {
@@ -219,7 +219,7 @@ impl Pool {
         };
         let places: Vec<_> = related
             .into_iter()
-            .filter(|&other| other != damage.slot && self.member(set.slots[other].member).disk.is_some())
+            .filter(|&other| other != damage.slot && self.member(set.slots[other].member).is_here())
             .map(|other| (other, offset, len))
             .collect();
         let results = self.read_in_parallel(set, &places);
@@ -239,7 +239,7 @@ impl Pool {
         let Damage { run, bad, .. } = damage;
         let place = set.slots[damage.slot];
         let member = self.member(place.member);
-        let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable() && !self.read_only()) else {
+        let Some(disk) = member.disk().filter(|_| member.is_writable() && !self.read_only()) else {
             return;
         };
         for &index in bad {
@@ -258,9 +258,9 @@ impl Pool {
         log::info!("{}: {} sector(s) of set {} rebuilt and written back", member.path, bad.len(), set.id);
     }
 
-    fn count_read_error(&self, set: &Set, slot: usize, error: &MemberError) {
+    pub(super) fn count_read_error(&self, set: &Set, slot: usize, error: &MemberError) {
         let member = self.member(set.slots[slot].member);
-        if member.disk.is_some() {
+        if member.is_here() {
             let before = member.counters.read_errors.fetch_add(1, Ordering::Relaxed);
             if before < 10 || before.is_power_of_two() {
                 log::warn!("{error} (failed read {} of this member)", before + 1);

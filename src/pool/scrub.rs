@@ -246,7 +246,7 @@ impl Pool {
             .iter()
             .map(|place| {
                 let member = self.member(place.member);
-                let (disk, area) = (member.disk.clone(), Area::Slab(place.slab));
+                let (disk, area) = (member.disk(), Area::Slab(place.slab));
                 // Of one that is set aside it does not matter which sectors can be read.
                 let disk_again = disk.clone().filter(|_| member.is_writable());
                 let mut data = self.buffers.take(len);
@@ -290,7 +290,7 @@ impl Pool {
             .iter()
             .map(|place| {
                 let (disk, area, id) =
-                    (self.member(place.member).disk.clone(), Area::Slab(place.slab), place.member);
+                    (self.member(place.member).disk(), Area::Slab(place.slab), place.member);
                 let job: Box<dyn FnOnce() -> (MemberId, Result<(), MemberError>) + Send> =
                     Box::new(move || (id, disk.map_or(Ok(()), |disk| disk.sync(area))));
                 (place.member, job)
@@ -431,7 +431,7 @@ impl Scrub<'_> {
         let place = self.set.slots[slot];
         let member = self.pool.member(place.member);
         let takes = member.is_writable() && !self.pool.read_only();
-        let Some(disk) = member.disk.as_ref().filter(|_| takes) else {
+        let Some(disk) = member.disk().filter(|_| takes) else {
             self.done.left += 1;
             return;
         };

@@ -40,6 +40,10 @@ pub enum MemberHealth {
     Failed,
     /// Began a history of its own; refused.
     Diverged,
+    /// Taken offline by hand, until it is brought online again.
+    Offline,
+    /// Read and written, and being emptied.
+    Evacuating,
     /// Taken out of the pool.
     Removed,
 }

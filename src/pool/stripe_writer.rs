@@ -247,7 +247,7 @@ impl Pool {
         let jobs = slabs
             .iter()
             .map(|slab| {
-                let disk = self.member(slab.member).disk.clone();
+                let disk = self.member(slab.member).disk();
                 let area = Area::Slab(slab.slab);
                 let job: Box<dyn FnOnce() -> Outcome + Send> =
                     Box::new(move || disk.map_or(Ok(()), |disk| disk.sync(area)));
@@ -297,7 +297,7 @@ impl Pool {
             .map(|slot| {
                 let buf = Arc::clone(&images[image_of(batch.set.geometry.redundancy, slot)]);
                 let place = batch.set.slots[slot];
-                let disk = self.member(place.member).disk.clone();
+                let disk = self.member(place.member).disk();
                 let header = fresh.then(|| self.slab_header(&batch.set, slot));
                 let path = self.member(place.member).path.clone();
                 let buffers = Arc::clone(&self.buffers);

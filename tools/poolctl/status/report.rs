@@ -275,6 +275,8 @@ fn member_word(health: MemberHealth) -> &'static str {
         MemberHealth::Missing => "MISSING",
         MemberHealth::Failed => "FAILED",
         MemberHealth::Diverged => "DIVERGED",
+        MemberHealth::Offline => "OFFLINE",
+        MemberHealth::Evacuating => "evacuating",
         MemberHealth::Removed => "removed",
     }
 }
