@@ -11,3 +11,7 @@ mod bad_mount;
 mod bench;
 #[path = "cli/life.rs"]
 mod life;
+#[path = "cli/jobs.rs"]
+mod jobs;
+#[path = "cli/members.rs"]
+mod members;

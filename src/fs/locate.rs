@@ -135,6 +135,15 @@ impl Fs {
         }
     }
 
+    /// The record of an inode as it is stored.
+    ///
+    /// # Errors
+    /// [`super::FsError::NoSuchInode`], and those of reading the tables.
+    pub fn stored_inode(&self, ino: Ino) -> Result<Inode> {
+        let found = self.store.read(Table::Inodes, &ino_key(ino))?;
+        found.ok_or(super::FsError::NoSuchInode { ino })
+    }
+
     /// Where a file lies, as far as it is in extents, in order, at most `limit` parts.
     ///
     /// # Errors

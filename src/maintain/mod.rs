@@ -13,6 +13,7 @@
 //! | [`scrub`] | reads everything, compares it, heals it |
 //! | [`damage`] | what is lost, by file and path |
 //! | [`events`], [`watch`], [`hook`] | the list of what happened; from states to events; the user's program |
+//! | [`places`] | where a file lies; what would be lost with some members |
 //! | [`settings`] | how fast jobs go, and when |
 
 mod carrier;
@@ -23,6 +24,7 @@ pub mod hook;
 pub mod job;
 pub mod operations;
 mod pace;
+pub mod places;
 pub mod plan;
 pub mod rebalance;
 pub mod repair;
@@ -143,6 +145,18 @@ impl Maintenance {
     /// What happened.
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// All jobs, as [`Scheduler::jobs`] has them, with the places of the members that they are about.
+    pub fn jobs(&self) -> Vec<scheduler::JobStatus> {
+        let mut jobs = self.scheduler.jobs();
+        for job in &mut jobs {
+            let member = job.kind.member().and_then(|id| self.fs.pool().members().get(usize::from(id)));
+            if let Some(member) = member {
+                job.text = format!("{} {}", job.kind, member.place());
+            }
+        }
+        jobs
     }
 
     /// The jobs.

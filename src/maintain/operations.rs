@@ -23,7 +23,7 @@ use crate::units::format_size;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "operation", rename_all = "kebab-case")]
+#[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Operation {
     /// Read and compare everything.
     Scrub,

@@ -6,7 +6,23 @@ use super::Pool;
 use super::roster::Member;
 use super::sets::Set;
 use super::status::{Health, MemberHealth, MemberStatus, PoolStatus};
+use crate::member::superblock::{MemberId, Purpose, SetId};
 use crate::sync::atomic::Ordering;
+
+/// How a set would be without some members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SetWithout {
+    /// Its number.
+    pub id: SetId,
+    /// What it holds.
+    pub purpose: Purpose,
+    /// Bytes in it that are alive.
+    pub live: u64,
+    /// All of it could be read.
+    pub readable: bool,
+    /// It would lack redundancy.
+    pub degraded: bool,
+}
 
 impl Pool {
     /// The state of the pool for people and programs.
@@ -37,6 +53,21 @@ impl Pool {
             sets_unreadable: unreadable,
             space: self.space(&self.default_resiliency()),
         }
+    }
+
+    /// How every set that holds something would be without the members in `lost`.
+    pub fn sets_without(&self, lost: &HashSet<MemberId>) -> Vec<SetWithout> {
+        let here = |id: MemberId| !lost.contains(&id) && self.member(id).is_here();
+        let sets = self.sets.all();
+        let in_use = sets.iter().filter(|set| set.live() > 0);
+        let without = in_use.map(|set| SetWithout {
+            id: set.id,
+            purpose: set.purpose,
+            live: set.live().max(0) as u64,
+            readable: Self::is_readable_with(set, here),
+            degraded: set.short || !set.slots.iter().all(|slot| here(slot.member)),
+        });
+        without.collect()
     }
 
     fn lacks_redundancy(&self, set: &Set) -> bool {

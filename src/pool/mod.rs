@@ -31,6 +31,7 @@ pub use assemble::{AssembleOptions, Degraded, Found};
 pub use create::{CreateOptions, Plan, create, create_on, plan};
 pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
+pub use health::SetWithout;
 pub use membership::Addition;
 pub use meta::MetaUsage;
 pub use roster::{Member, Roster};
@@ -43,7 +44,7 @@ use uuid::Uuid;
 use crate::layout::Resiliency;
 use crate::member::superblock::{MemberId, SetId, SetRecord, SlabRef};
 use crate::member::{Dimensions, MemberError, PoolLock};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use buffers::Buffers;
 use epochs::SuperState;
@@ -66,7 +67,7 @@ pub struct Pool {
     epoch_counter: AtomicU64,
     read_only: bool,
     partial: bool,
-    refuse_short: bool,
+    refuse_short: AtomicBool,
     uuid: Uuid,
     dimensions: Dimensions,
     resiliency: Resiliency,
@@ -100,7 +101,7 @@ impl Pool {
             epoch_counter: AtomicU64::new(counter + 1),
             read_only: parts.read_only,
             partial: parts.partial,
-            refuse_short: parts.refuse_short,
+            refuse_short: AtomicBool::new(parts.refuse_short),
             uuid: superblock.pool,
             dimensions: superblock.dimensions,
             resiliency: superblock.resiliency,
@@ -136,7 +137,17 @@ impl Pool {
 
     /// Whether it refuses to write with less redundancy than asked for.
     pub fn refuses_short_writes(&self) -> bool {
-        self.refuse_short
+        self.refuse_short.load(Ordering::Acquire)
+    }
+
+    /// Whether it refuses from now on to write with less redundancy than asked for; durable on all members.
+    ///
+    /// # Errors
+    /// As [`Pool::publish`].
+    pub fn refuse_short_writes(&self, end: &JournalEnd, refuse: bool) -> Result<()> {
+        self.publish(end, |superblock| superblock.refuse_short_writes = refuse)?;
+        self.refuse_short.store(refuse, Ordering::Release);
+        Ok(())
     }
 
     /// All members, by number.

@@ -60,6 +60,14 @@ impl Store {
         self.change_members(|end| self.pool.give_up_lost(end, member, force))
     }
 
+    /// Whether the pool refuses from now on to write with less redundancy than asked for.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::refuse_short_writes`].
+    pub fn refuse_short_writes(&self, refuse: bool) -> Result<()> {
+        self.change_members(|end| self.pool.refuse_short_writes(end, refuse))
+    }
+
     /// Runs a change of the membership while nobody writes to the log. A pool without any member that takes writes
     /// takes no more changes; a refusal changes nothing.
     fn change_members<T>(&self, change: impl FnOnce(&JournalEnd) -> crate::pool::Result<T>) -> Result<T> {
