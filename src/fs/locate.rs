@@ -6,13 +6,14 @@ use super::Fs;
 use super::compact::Reference;
 use super::error::Result;
 use super::extents::segments;
+use super::refs::Refs;
 use crate::member::superblock::SetId;
 use crate::member::wire;
 use crate::store::tables::{
     Entry, Extent, ExtentId, Ino, Inode, Place, ROOT_INO, Table, entry_key, extent_key, ino_key,
 };
 
-/// References and directory entries that are read in one go.
+/// Directory entries that are read in one go.
 const SCAN_ROWS: usize = 1024;
 /// Directories above each other, at most: more would be a loop.
 const DEPTH_MAX: usize = 4096;
@@ -49,23 +50,15 @@ impl Fs {
             return Ok(Vec::new());
         };
         let mut found = Vec::new();
-        let mut last: Option<Reference> = None;
-        while found.len() < limit {
-            let refs = self.references(id, last, SCAN_ROWS)?;
-            for one in &refs {
-                let (first, end) = one.range(extent.len);
-                for segment in segments(&self.store, one.ino, first, end, usize::MAX)? {
-                    let Some((_, at)) = segment.extent.filter(|(other, _)| *other == id) else { continue };
-                    let (start, stop) = (u64::from(at).max(from), (u64::from(at) + segment.len).min(to));
-                    if start < stop && segment.origin() == Some((id, one.origin)) {
-                        let offset = segment.start + (start - u64::from(at));
-                        found.push(FileRange { ino: one.ino, offset, len: stop - start });
-                    }
+        for (ino, origin, _) in Refs::of(&self.store, id, &extent.head()).collect(limit)? {
+            let (first, end) = Reference { ino, origin }.range(extent.len);
+            for segment in segments(&self.store, ino, first, end, usize::MAX)? {
+                let Some((_, at)) = segment.extent.filter(|(other, _)| *other == id) else { continue };
+                let (start, stop) = (u64::from(at).max(from), (u64::from(at) + segment.len).min(to));
+                if start < stop && segment.origin() == Some((id, origin)) {
+                    let offset = segment.start + (start - u64::from(at));
+                    found.push(FileRange { ino, offset, len: stop - start });
                 }
-            }
-            last = refs.last().copied();
-            if refs.len() < SCAN_ROWS {
-                break;
             }
         }
         Ok(found)
@@ -82,7 +75,7 @@ impl Fs {
         loop {
             let rows = self.store.scan(Table::Entries, &from, &[0xff; 300], SCAN_ROWS)?;
             for (key, value) in &rows {
-                let (Some((parent, name)), Ok(entry)) = (split_entry(key), wire::decode::<Entry>(value))
+                let (Some((parent, name)), Ok(entry)) = (split_entry(key), wire::unpack::<Entry>(value))
                 else {
                     continue;
                 };
@@ -124,7 +117,7 @@ impl Fs {
         loop {
             let rows = self.store.scan(Table::Entries, &from, &end, SCAN_ROWS)?;
             for (key, value) in &rows {
-                if wire::decode::<Entry>(value).is_ok_and(|entry| entry.ino == ino) {
+                if wire::unpack::<Entry>(value).is_ok_and(|entry| entry.ino == ino) {
                     return Ok(split_entry(key).map(|(_, name)| name.to_vec()));
                 }
             }
@@ -156,7 +149,7 @@ impl Fs {
                 Some((id, at)) => self
                     .store
                     .get(Table::Extents, &extent_key(id))?
-                    .and_then(|record| wire::decode_prefix::<Place>(&record).ok())
+                    .and_then(|record| wire::unpack_prefix::<Place>(&record).ok())
                     .map(|(place, _)| (place.set, place.address + u64::from(at))),
             };
             places.push(FilePlace { offset: segment.start, len: segment.len, place });

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::job::Unsaved;
 use crate::fs::{Fs, FsError, Result};
-use crate::limits::EXTENT_MAX_BYTES;
 use crate::member::wire;
 use crate::store::Tx;
-use crate::store::tables::{Extent, ExtentId, Ino, Table, damage_key, extent_key, place_key, split_pair};
+use crate::store::tables::{ExtentId, Ino, Table, damage_key, extent_key, split_pair};
 use crate::sync::Timestamp;
 
 /// Rows that are read in one go.
@@ -94,19 +93,11 @@ pub fn replace(fs: &Fs, id: ExtentId, seen: Stretch, lost: &[Stretch]) -> Result
 pub fn note_unsaved(fs: &Fs, unsaved: &[Unsaved]) -> Result<()> {
     for one in unsaved {
         let end = one.address.saturating_add(one.len);
-        let from = place_key(one.set, one.address.saturating_sub(EXTENT_MAX_BYTES));
-        let rows = fs.store().scan(Table::Places, &from, &place_key(one.set, end), usize::MAX)?;
-        for (key, value) in rows {
-            let (Some((_, address)), Ok(id)) = (split_pair(&key), wire::decode::<ExtentId>(&value)) else {
-                return Err(FsError::Damaged { ino: 0, what: "the place of an extent" });
-            };
-            let Some(extent) = fs.store().read::<Extent>(Table::Extents, &extent_key(id))? else { continue };
-            let start = one.address.max(address);
-            let stop = end.min(address + u64::from(extent.len));
-            if extent.set == one.set && extent.address == address && start < stop {
-                let lost = Stretch { at: start - address, len: stop - start };
-                replace(fs, id, lost, &[lost])?;
-            }
+        for (id, extent) in fs.store().extents_in(one.set, one.address..end)? {
+            let start = one.address.max(extent.address);
+            let stop = end.min(extent.address + u64::from(extent.len));
+            let lost = Stretch { at: start - extent.address, len: stop.saturating_sub(start) };
+            replace(fs, id, lost, &[lost])?;
         }
     }
     Ok(())
@@ -125,7 +116,7 @@ fn of_extent(fs: &Fs, id: ExtentId) -> Result<Vec<(u64, Record)>> {
 fn decode(key: &[u8], value: &[u8]) -> Result<(ExtentId, u64, Record)> {
     let damaged = || FsError::Damaged { ino: 0, what: "a record of damage" };
     let (id, at) = split_pair(key).ok_or_else(damaged)?;
-    Ok((id, at, wire::decode(value).map_err(|_| damaged())?))
+    Ok((id, at, wire::unpack(value).map_err(|_| damaged())?))
 }
 
 /// Whether anything is lost, as far as the records say.

@@ -137,7 +137,7 @@ impl Events {
         let mut kept = Kept { next: 1, events: VecDeque::new() };
         for (key, value) in rows {
             kept.next = single(&key).unwrap_or(kept.next).max(kept.next).saturating_add(1);
-            kept.events.extend(wire::decode::<Event>(&value).ok());
+            kept.events.extend(wire::unpack::<Event>(&value).ok());
         }
         Self { fs, turn: Mutex::new(()), kept: Mutex::new(kept), listener }
     }

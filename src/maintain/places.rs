@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::fs::{Fs, Result};
 use crate::layout::Resiliency;
 use crate::member::superblock::{MemberId, Purpose, SetId};
-use crate::member::wire;
 use crate::pool::status::Health;
-use crate::store::tables::{ExtentId, Ino, Table, place_key};
+use crate::store::tables::Ino;
 
 /// Parts of a file that are told at most.
 const PARTS_MAX: usize = 4096;
@@ -93,7 +92,13 @@ pub fn locate(fs: &Fs, ino: Ino) -> Result<Located> {
         });
         let slabs = slabs.collect();
         let set = one.place.map(|(set, _)| set);
-        Part { offset: one.offset, len: one.len, set, resiliency: record.map(|record| record.resiliency), slabs }
+        Part {
+            offset: one.offset,
+            len: one.len,
+            set,
+            resiliency: record.map(|record| record.resiliency),
+            slabs,
+        }
     });
     Ok(Located {
         ino,
@@ -152,9 +157,7 @@ pub fn what_if(fs: &Fs, lost: &[MemberId]) -> Result<WhatIf> {
 fn files_in(fs: &Fs, sets: &[SetId]) -> Result<BTreeSet<Ino>> {
     let mut files = BTreeSet::new();
     for &set in sets {
-        let rows = fs.store().scan(Table::Places, &place_key(set, 0), &place_key(set + 1, 0), usize::MAX)?;
-        for (_, value) in rows {
-            let Ok(id) = wire::decode::<ExtentId>(&value) else { continue };
+        for (id, _) in fs.store().extents_in(set, 0..u64::MAX)? {
             if files.len() >= FILES_COUNTED {
                 return Ok(files);
             }

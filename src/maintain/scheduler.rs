@@ -215,7 +215,7 @@ impl Scheduler {
             Vec::new()
         });
         for (key, value) in rows {
-            let (Some(id), Ok(record)) = (single(&key), wire::decode::<Record>(&value)) else {
+            let (Some(id), Ok(record)) = (single(&key), wire::unpack::<Record>(&value)) else {
                 log::warn!("the record of a job is damaged");
                 continue;
             };

@@ -12,12 +12,11 @@ use super::damage::{self, Stretch};
 use super::job::{Count, Job, JobError, JobKind, Progress, Step};
 use crate::fs::Fs;
 use crate::layout::Geometry;
-use crate::limits::EXTENT_MAX_BYTES;
 use crate::member::superblock::{MetaPointer, SetId};
 use crate::member::wire;
 use crate::pool::{Live, Scrubbed};
 use crate::store::NodeCursor;
-use crate::store::tables::{Extent, ExtentId, Table, extent_key, place_key, split_pair};
+use crate::store::tables::{Extent, ExtentId};
 use crate::units::{SECTOR, round_down, round_up};
 
 /// Nodes that one step looks at.
@@ -63,12 +62,6 @@ pub struct Scrub {
     tries: u32,
 }
 
-/// An extent in the rows at hand.
-struct Lying {
-    id: ExtentId,
-    extent: Extent,
-}
-
 impl Scrub {
     /// One that begins at the beginning.
     pub fn new() -> Self {
@@ -95,7 +88,7 @@ impl Scrub {
     pub fn resume(cursor: &[u8]) -> Result<Self, JobError> {
         let bad =
             |error: wire::WireError| JobError::BadCursor { kind: JobKind::Scrub, why: error.to_string() };
-        Ok(Self { state: wire::decode(cursor).map_err(bad)?, tries: 0 })
+        Ok(Self { state: wire::unpack(cursor).map_err(bad)?, tries: 0 })
     }
 
     fn begin(&mut self, fs: &Fs) {
@@ -171,9 +164,9 @@ impl Scrub {
             return Ok(self.next_set(id));
         }
         let rows = window(hold.geometry(), offset, hold.settled(), budget);
-        let lying = extents_in(fs, id, &addresses(hold.geometry(), &rows))?;
+        let lying = fs.store().extents_in(id, addresses(hold.geometry(), &rows))?;
         let live: Vec<Live> =
-            lying.iter().map(|one| Live { address: one.extent.address, sums: &one.extent.sums }).collect();
+            lying.iter().map(|(_, one)| Live { address: one.address, sums: &one.sums }).collect();
         let done = fs.pool().scrub(&hold, rows.clone(), &live);
         self.state.lost += self.count(&done);
         note_damage(fs, &addresses(hold.geometry(), &rows), &lying, &done)?;
@@ -219,7 +212,7 @@ impl Job for Scrub {
     }
 
     fn cursor(&self) -> Vec<u8> {
-        wire::encode(&self.state)
+        wire::pack(&self.state)
     }
 
     fn counts(&self) -> Vec<Count> {
@@ -268,36 +261,10 @@ fn rows_of(geometry: &Geometry, pointer: &MetaPointer) -> Option<Range<u64>> {
     (geometry.columns == 1 && fits).then(|| pointer.address..pointer.address + len)
 }
 
-/// The extents that lie in these addresses of a set, with all or a part.
-fn extents_in(fs: &Fs, set: SetId, addresses: &Range<u64>) -> Result<Vec<Lying>, JobError> {
-    let from = place_key(set, addresses.start.saturating_sub(EXTENT_MAX_BYTES));
-    let rows = fs.store().scan(Table::Places, &from, &place_key(set, addresses.end), usize::MAX)?;
-    let mut found = Vec::with_capacity(rows.len());
-    for (key, value) in rows {
-        let (Some((_, address)), Ok(id)) = (split_pair(&key), wire::decode::<ExtentId>(&value)) else {
-            return Err(damaged("the place of an extent"));
-        };
-        let Some(extent) = fs.store().read::<Extent>(Table::Extents, &extent_key(id))? else { continue };
-        // It may have moved, or gone, since its place was read.
-        let here = extent.set == set && extent.address == address;
-        if here && address + u64::from(extent.len) > addresses.start {
-            if extent.sums.len() as u64 * SECTOR != u64::from(extent.len) {
-                return Err(damaged("the record of an extent"));
-            }
-            found.push(Lying { id, extent });
-        }
-    }
-    Ok(found)
-}
-
-fn damaged(what: &'static str) -> JobError {
-    crate::fs::FsError::Damaged { ino: 0, what }.into()
-}
-
 /// Notes what is lost of the extents in these addresses, and that the rest of them is good.
-fn note_damage(fs: &Fs, looked_at: &Range<u64>, lying: &[Lying], done: &Scrubbed) -> Result<(), JobError> {
-    for one in lying {
-        let (address, len) = (one.extent.address, u64::from(one.extent.len));
+fn note_damage(fs: &Fs, looked_at: &Range<u64>, lying: &[(ExtentId, Extent)], done: &Scrubbed) -> Result<(), JobError> {
+    for (id, extent) in lying {
+        let (address, len) = (extent.address, u64::from(extent.len));
         let within = |range: Range<u64>| {
             let (start, end) = (range.start.max(address), range.end.min(address + len));
             (start < end).then(|| Stretch { at: start - address, len: end - start })
@@ -308,7 +275,7 @@ fn note_damage(fs: &Fs, looked_at: &Range<u64>, lying: &[Lying], done: &Scrubbed
             .iter()
             .filter_map(|(start, sectors)| within(*start..start + sectors * SECTOR))
             .collect();
-        damage::replace(fs, one.id, seen, &lost)?;
+        damage::replace(fs, *id, seen, &lost)?;
     }
     Ok(())
 }

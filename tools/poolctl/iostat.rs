@@ -78,7 +78,8 @@ fn members(pool: &KnownPool) -> Result<Vec<MemberStatus>> {
 }
 
 fn rates(before: &[MemberStatus], now: &MemberStatus, seconds: f64) -> Rates {
-    let old = before.iter().find(|member| member.id == now.id).map(|member| member.traffic).unwrap_or_default();
+    let old =
+        before.iter().find(|member| member.id == now.id).map(|member| member.traffic).unwrap_or_default();
     let (new, path) = (now.traffic, now.path.clone());
     let each = |new: u64, old: u64| new.saturating_sub(old) as f64 / seconds;
     Rates {

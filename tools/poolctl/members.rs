@@ -71,8 +71,7 @@ pub struct OnlineArgs {
 /// # Errors
 /// When what it holds does not fit elsewhere, or too few members would be left.
 pub fn remove(args: &RemoveArgs) -> Result<ExitCode> {
-    let operation =
-        Operation::Remove { member: member(&args.member)?, lost: args.lost, force: args.force };
+    let operation = Operation::Remove { member: member(&args.member)?, lost: args.lost, force: args.force };
     perform(&args.pool, operation, args.how)
 }
 

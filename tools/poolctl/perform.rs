@@ -103,7 +103,13 @@ pub fn perform(pool: &str, operation: Operation, how: How) -> Result<ExitCode> {
     match &outcome.job {
         None => Ok(ExitCode::SUCCESS),
         Some(job) if how.background => {
-            say!("job {} ({}) has begun: `poolctl wait {} {}` waits for its end", job.id, job.text, pool.name, job.id);
+            say!(
+                "job {} ({}) has begun: `poolctl wait {} {}` waits for its end",
+                job.id,
+                job.text,
+                pool.name,
+                job.id
+            );
             Ok(ExitCode::SUCCESS)
         }
         Some(job) => follow(&pool, job.id),
@@ -131,7 +137,8 @@ pub fn unexpected(pool: &KnownPool, answer: &Answer) -> ToolError {
 /// # Errors
 /// When the working directory is gone.
 pub fn absolute(text: &str) -> Result<String> {
-    let path = std::path::absolute(Path::new(text)).map_err(ToolError::system(format!("resolving {text}")))?;
+    let path =
+        std::path::absolute(Path::new(text)).map_err(ToolError::system(format!("resolving {text}")))?;
     path.to_str().map(str::to_owned).ok_or_else(|| ToolError::NotUtf8 { path: path.clone() })
 }
 

@@ -40,11 +40,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         say!("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
-    let request = Request::Set {
-        job_rate: wanted.rate,
-        job_window: wanted.window,
-        refuse_short_writes: wanted.refuse,
-    };
+    let request =
+        Request::Set { job_rate: wanted.rate, job_window: wanted.window, refuse_short_writes: wanted.refuse };
     match ask(&pool, &request)? {
         Answer::Done => Ok(ExitCode::SUCCESS),
         other => Err(unexpected(&pool, &other)),
@@ -57,16 +54,23 @@ fn parse(settings: &[String]) -> Result<Wanted> {
         let bad = |why: String| ToolError::Setting { text: text.clone(), why };
         match text.split_once('=') {
             Some(("job-rate", value)) => {
-                wanted.rate = Some(value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?);
+                wanted.rate = Some(
+                    value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?,
+                );
             }
             Some(("job-window", value)) => {
-                wanted.window = Some(value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?);
+                wanted.window = Some(
+                    value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?,
+                );
             }
             Some(("short-writes", "allow")) => wanted.refuse = Some(false),
             Some(("short-writes", "refuse")) => wanted.refuse = Some(true),
             Some(("short-writes", _)) => return Err(bad("take allow or refuse".to_owned())),
             _ => {
-                return Err(bad("take job-rate=SIZE|auto, job-window=HH:MM-HH:MM|always or short-writes=allow|refuse".to_owned()));
+                return Err(bad(
+                    "take job-rate=SIZE|auto, job-window=HH:MM-HH:MM|always or short-writes=allow|refuse"
+                        .to_owned(),
+                ));
             }
         }
     }

@@ -11,6 +11,7 @@
 
 mod cargo;
 mod carry;
+mod freed;
 mod victims;
 
 use std::time::Duration;
@@ -20,7 +21,7 @@ use super::error::Result;
 use crate::member::superblock::SetId;
 use crate::pool::moving::Move;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use cargo::Reference;
 pub(super) use victims::Pace;
 
@@ -38,6 +39,8 @@ pub(super) struct Compactor {
     work: Mutex<Option<Work>>,
     /// No step begins any more.
     stopped: AtomicBool,
+    /// Bytes that were moved since the mount.
+    moved: AtomicU64,
 }
 
 /// A set that is being rewritten.
@@ -70,6 +73,11 @@ impl Compactor {
 }
 
 impl Fs {
+    /// Bytes of file data that the compactor moved since the mount.
+    pub fn moved_bytes(&self) -> u64 {
+        self.compactor.moved.load(Ordering::Relaxed)
+    }
+
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
         Pace::of(self.pool.free_permille())
@@ -78,6 +86,7 @@ impl Fs {
     /// Moves a few MiB, of the set that was begun or of the best one.
     pub(super) fn compact_step(&self, pace: Pace) -> Result<Step> {
         self.await_log_room();
+        self.drop_places_of_freed()?;
         let mut work = self.compactor.work.lock();
         if self.compactor.stopped.load(Ordering::Acquire) {
             return Ok(Step::Nothing);

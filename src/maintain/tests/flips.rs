@@ -28,7 +28,7 @@ impl Layout {
         let sets = ids.into_iter().filter_map(|id| pool.set_record(id)).collect();
         let extents = all(Table::Extents, &[0xff; 9])
             .iter()
-            .map(|(_, value)| crate::member::wire::decode(value).expect("an extent"))
+            .map(|(_, value)| crate::member::wire::unpack(value).expect("an extent"))
             .collect();
         Self { sets, extents }
     }

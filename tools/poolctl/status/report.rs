@@ -206,7 +206,14 @@ impl Report {
     fn print_jobs(&self) {
         let running: Vec<&JobStatus> = self.jobs.iter().filter(|job| !job.state.has_ended()).collect();
         for job in &running {
-            say!("   job: {} ({}), {} % done, {}{}", job.text, job.id, percent(job), details(job), counted(job));
+            say!(
+                "   job: {} ({}), {} % done, {}{}",
+                job.text,
+                job.id,
+                percent(job),
+                details(job),
+                counted(job)
+            );
         }
         match &self.last_scrub {
             Some(scrub) => {
