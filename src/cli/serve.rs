@@ -4,10 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use poolfs::control::answers::Answers;
+use poolfs::control::registry;
 use poolfs::control::server::Server;
 use poolfs::fs::Fs;
 use poolfs::fuse::{self, session};
-use poolfs::maintain::{MaintainOptions, Maintenance};
+use poolfs::maintain::{GRACE, MaintainOptions, Maintenance};
 use poolfs::member::runtime_dir;
 use poolfs::pool::Pool;
 use poolfs::pool::status::Health;
@@ -35,9 +36,13 @@ pub fn serve(request: &MountRequest, log: Option<&Path>, ready: impl FnOnce() ->
     let fs_error = |source| CliError::Fs { pool: name.clone(), source };
     let fs = Fs::mount(Arc::clone(&pool), request.fs_options()).map_err(fs_error)?;
     let event_hook = request.options.event_hook.clone();
-    let maintenance = Maintenance::start(&fs, MaintainOptions { event_hook, background: true });
+    let maintenance = Maintenance::start(
+        &fs,
+        MaintainOptions { event_hook, background: true, grace: Some(GRACE), announce: true },
+    );
     let served = serve_fs(request, log, &maintenance, ready);
     maintenance.stop();
+    note_members(&pool);
     let durable = fs.unmount();
     let ended = match (served, durable) {
         (Err(error), Ok(())) => Err(error),
@@ -127,6 +132,14 @@ fn start_server(
     let log = log.map(|path| path.display().to_string());
     let answers = Answers::new(Arc::clone(maintenance), mountpoint, log);
     Ok(Server::start(&runtime_dir()?, uuid, move |asked| answers.answer(asked))?)
+}
+
+/// Members may have come and gone: the registry says where they are at the next mount.
+fn note_members(pool: &Pool) {
+    let members = pool.status().present_paths();
+    if let Err(error) = registry::note_members(&registry::path(), pool.uuid(), &members) {
+        log::warn!("{error}");
+    }
 }
 
 fn warn_when_degraded(pool: &Pool) {

@@ -97,7 +97,7 @@ pub use setattr::StatFs;
 pub use xattr::XattrMode;
 
 use crate::cache::Cache;
-use crate::member::superblock::Seq;
+use crate::member::superblock::{Seq, SetId};
 use crate::pool::Pool;
 use crate::store::Store;
 use crate::store::tables::Ino;
@@ -167,6 +167,8 @@ pub struct Fs {
     /// The last record that the committer knows to be durable.
     synced: Mutex<Seq>,
     unmounted: AtomicBool,
+    /// Places that readers found unreadable: set and address of the first sector. Bounded.
+    unreadable: Mutex<Vec<(SetId, u64)>>,
     background: Arc<mount::Background>,
 }
 

@@ -9,6 +9,7 @@
 //! | [`evacuate`] | empties a member and takes it out; also in favour of another one |
 //! | [`repair`] | rebuilds slots on members that are not here, and sets that were written short |
 //! | [`rebalance`] | evens out use, and writes narrow sets anew |
+//! | `care` | what happens by itself: members that return are taken back, what others held is rebuilt |
 //! | `carrier` | moves slots and rewrites sets, a bounded amount at a time |
 //! | [`scrub`] | reads everything, compares it, heals it |
 //! | [`damage`] | what is lost, by file and path |
@@ -16,6 +17,7 @@
 //! | [`places`] | where a file lies; what would be lost with some members |
 //! | [`settings`] | how fast jobs go, and when |
 
+mod care;
 mod carrier;
 pub mod damage;
 pub mod evacuate;
@@ -40,6 +42,7 @@ use std::time::Duration;
 
 use crate::fs::Fs;
 use crate::sync::{Arc, Condvar, JoinHandle, Mutex, MutexGuard};
+use care::Care;
 use evacuate::Evacuate;
 use events::{Events, Listener, News, What};
 use hook::Hook;
@@ -60,7 +63,14 @@ pub struct MaintainOptions {
     pub event_hook: Option<PathBuf>,
     /// Run threads; otherwise tests call [`Maintenance::look`] and [`Scheduler::run_step`].
     pub background: bool,
+    /// A member may be away so long; then what it held is rebuilt elsewhere. None: only when somebody asks for it.
+    pub grace: Option<Duration>,
+    /// Mounting and unmounting are events.
+    pub announce: bool,
 }
+
+/// How long a member may be away.
+pub const GRACE: Duration = Duration::from_secs(600);
 
 /// Looks after a mounted pool.
 #[derive(Debug)]
@@ -70,6 +80,11 @@ pub struct Maintenance {
     scheduler: Arc<Scheduler>,
     hook: Option<Arc<Hook>>,
     watch: Mutex<Watch>,
+    care: Mutex<Care>,
+    grace: Option<Duration>,
+    announce: bool,
+    /// Held while the membership changes; true once none may any more.
+    closed: Mutex<bool>,
     stop: Mutex<bool>,
     wake: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -89,11 +104,17 @@ impl Maintenance {
             scheduler,
             hook,
             watch: Mutex::default(),
+            care: Mutex::default(),
+            grace: options.grace,
+            announce: options.announce,
+            closed: Mutex::new(false),
             stop: Mutex::new(false),
             wake: Condvar::new(),
             thread: Mutex::new(None),
         });
-        own.events.note(News::new(What::Mounted, format!("pool {} is mounted", own.fs.pool().name())));
+        if own.announce {
+            own.events.note(News::new(What::Mounted, format!("pool {} is mounted", own.fs.pool().name())));
+        }
         own.look();
         if options.background {
             if !own.fs.pool().read_only() {
@@ -105,12 +126,15 @@ impl Maintenance {
         own
     }
 
-    fn keep_looking(&self) {
+    fn keep_looking(self: &Arc<Self>) {
         let mut stop = self.stop.lock();
         while !*stop {
             self.wake.wait_for(&mut stop, LOOK_INTERVAL);
             if !*stop {
-                MutexGuard::unlocked(&mut stop, || self.look());
+                MutexGuard::unlocked(&mut stop, || {
+                    self.look();
+                    self.look_for_missing();
+                });
             }
         }
     }
@@ -120,10 +144,13 @@ impl Maintenance {
         let news = self.watch.lock().look(self.fs.pool().status());
         news.into_iter().for_each(|news| self.events.note(news));
         self.scheduler.look_for_stalls();
+        self.note_damage();
+        self.care();
     }
 
     /// Ends all of it, before the file system is unmounted. Jobs go on at the next mount.
     pub fn stop(&self) {
+        *self.closed.lock() = true;
         *self.stop.lock() = true;
         self.wake.notify_all();
         if let Some(thread) = self.thread.lock().take() {
@@ -131,7 +158,10 @@ impl Maintenance {
         }
         self.scheduler.stop();
         self.look();
-        self.events.note(News::new(What::Unmounted, format!("pool {} is unmounted", self.fs.pool().name())));
+        if self.announce {
+            let text = format!("pool {} is unmounted", self.fs.pool().name());
+            self.events.note(News::new(What::Unmounted, text));
+        }
         if let Some(hook) = &self.hook {
             hook.stop();
         }

@@ -135,8 +135,12 @@ impl Maintenance {
     /// # Errors
     /// [`OperationError`]; nothing is changed then, except that of several members some may have been added.
     pub fn perform(&self, operation: &Operation, dry_run: bool) -> Result<Outcome> {
-        if self.fs().pool().read_only() {
+        if self.fs().pool().read_only() && !dry_run {
             return Err(ScheduleError::ReadOnly.into());
+        }
+        let closed = self.closed.lock();
+        if *closed {
+            return Err(JobError::from(crate::fs::FsError::Unmounted).into());
         }
         match operation {
             Operation::Scrub => self.scrub(dry_run),

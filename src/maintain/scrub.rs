@@ -262,7 +262,12 @@ fn rows_of(geometry: &Geometry, pointer: &MetaPointer) -> Option<Range<u64>> {
 }
 
 /// Notes what is lost of the extents in these addresses, and that the rest of them is good.
-fn note_damage(fs: &Fs, looked_at: &Range<u64>, lying: &[(ExtentId, Extent)], done: &Scrubbed) -> Result<(), JobError> {
+fn note_damage(
+    fs: &Fs,
+    looked_at: &Range<u64>,
+    lying: &[(ExtentId, Extent)],
+    done: &Scrubbed,
+) -> Result<(), JobError> {
     for (id, extent) in lying {
         let (address, len) = (extent.address, u64::from(extent.len));
         let within = |range: Range<u64>| {

@@ -107,3 +107,11 @@ pub struct PoolStatus {
     /// Space at the root's resiliency.
     pub space: Space,
 }
+
+impl PoolStatus {
+    /// Where the members are that belong to the pool, or were last seen.
+    pub fn present_paths(&self) -> Vec<std::path::PathBuf> {
+        let belongs = |member: &&MemberStatus| member.health != MemberHealth::Removed;
+        self.members.iter().filter(belongs).map(|member| (&member.path).into()).collect()
+    }
+}

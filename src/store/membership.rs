@@ -15,6 +15,9 @@ impl Store {
     /// Those of [`crate::pool::Pool::plan_addition`], before anything is written, and of
     /// [`crate::pool::Pool::admit`].
     pub fn add_member(&self, spec: &MemberSpec, force: bool) -> Result<MemberId> {
+        if self.pool.read_only() {
+            return Err(PoolError::ReadOnly.into());
+        }
         self.pool.plan_addition(spec, force)?;
         let disk = open::create(spec, self.pool.dimensions(), force).map_err(PoolError::from)?;
         self.add_disk(disk, spec.bounds)

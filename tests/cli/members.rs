@@ -117,7 +117,6 @@ fn nonsense_about_members_is_refused_before_anything_starts() {
     bench.poolctl(&["online", "tank", &a]).refused(1, &[]);
     bench.poolctl(&["online", "tank", &x]).refused(1, &["belongs to another pool"]);
     bench.poolctl(&["remove", "nonsense", &a]).refused(1, &["nonsense"]);
-    bench.poolctl(&["repair", "other"]).refused(1, &["not mounted"]);
     bench.poolctl(&["remove", "tank", &a]).done();
     bench.poolctl(&["remove", "tank", &bench.text("b")]).done();
     bench.poolctl(&["remove", "tank", &bench.text("c")]).refused(1, &["needs at least 2 members"]);
@@ -126,4 +125,32 @@ fn nonsense_about_members_is_refused_before_anything_starts() {
     bench.poolctl(&["scrub", "tank"]).refused(1, &["read-only"]);
     bench.poolctl(&["add", "tank", &fresh]).refused(1, &["read-only"]);
     assert_files(&bench);
+}
+
+#[test]
+fn members_come_and_go_without_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let mnt = mounted(&bench);
+    bench.poolfs(&["umount", &mnt]).done();
+    let before = bench.snapshot();
+    bench.poolctl(&["remove", "tank", &bench.text("a"), "-n"]).done();
+    bench.poolctl(&["what-if", "tank", "--lose", &bench.text("a")]).code(3);
+    assert_eq!(bench.snapshot(), before, "a dry run changed something");
+    let [e, f] = [bench.member("e"), bench.member("f")];
+    bench.poolctl(&["add", "tank", &e, "--rebalance"]).done();
+    bench.poolctl(&["replace", "tank", &bench.text("a"), &f]).done();
+    for gone in ["b", "c"] {
+        bench.poolctl(&["remove", "tank", &bench.text(gone)]).done();
+    }
+    bench.poolctl(&["check", "tank", "--data"]).done();
+    // The registry knows where its members are now.
+    for gone in ["a", "b", "c"] {
+        fs::rename(bench.at(gone), bench.at(&format!("{gone}-gone"))).expect("renamed");
+    }
+    bench.poolfs(&["mount", &mnt]).done();
+    assert_files(&bench);
+    bench.poolctl(&["scrub", "tank"]).done();
 }

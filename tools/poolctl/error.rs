@@ -88,6 +88,20 @@ pub enum ToolError {
         /// Where it is mounted when it is.
         mountpoint: Option<String>,
     },
+    /// A pool that this command opened can't do what was asked for.
+    #[error("{name}: {why}")]
+    Refused {
+        /// The pool.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// Nothing was ever written to it.
+    #[error("{name} was never mounted: there is nothing in it yet")]
+    NeverMounted {
+        /// The pool.
+        name: String,
+    },
     /// Several pools are known, and none was named.
     #[error("{verb} which? Mounted are {pools}: name one")]
     WhichPool {

@@ -3,14 +3,15 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use poolfs::control::find::KnownPool;
+use poolfs::control::find::find;
 use poolfs::control::protocol::{Answer, Request};
 use poolfs::maintain::events::Event;
 use serde::Serialize;
 
 use super::error::Result;
 use super::output::{json, json_line, when};
-use super::perform::{ask, mounted_or_only, unexpected};
+use super::perform::mounted_or_only;
+use super::session::{Access, Session};
 
 /// With -f it is asked so often.
 const LOOK: Duration = Duration::from_millis(500);
@@ -38,8 +39,12 @@ struct Shown {
 /// # Errors
 /// When the pool is not mounted.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let pool = mounted_or_only(args.pool.as_deref(), "events of")?;
-    let mut events = after(&pool, 0)?;
+    let pool = match &args.pool {
+        Some(pool) => find(pool)?,
+        None => mounted_or_only(None, "events of")?,
+    };
+    let session = Session::of(pool, Access::Read)?;
+    let mut events = after(&session, 0)?;
     if args.json && !args.follow {
         json(Shown { events })?;
         return Ok(ExitCode::SUCCESS);
@@ -54,11 +59,11 @@ pub fn run(args: &Args) -> Result<ExitCode> {
                 say!("{}  {:<12} {}", when(event.at), word(event), event.text);
             }
         }
-        if !args.follow {
+        if !args.follow || !session.is_mounted() {
             return Ok(ExitCode::SUCCESS);
         }
         std::thread::sleep(LOOK);
-        events = match after(&pool, last) {
+        events = match after(&session, last) {
             Ok(events) => events,
             // It was unmounted.
             Err(_) => return Ok(ExitCode::SUCCESS),
@@ -71,9 +76,9 @@ fn word(event: &Event) -> String {
     word.as_str().unwrap_or_default().to_owned()
 }
 
-fn after(pool: &KnownPool, after: u64) -> Result<Vec<Event>> {
-    match ask(pool, &Request::Events { after })? {
+fn after(session: &Session, after: u64) -> Result<Vec<Event>> {
+    match session.ask(&Request::Events { after })? {
         Answer::Events(events) => Ok(events),
-        other => Err(unexpected(pool, &other)),
+        other => Err(session.unexpected(&other)),
     }
 }

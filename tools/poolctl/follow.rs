@@ -5,13 +5,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use poolfs::control::find::KnownPool;
 use poolfs::control::protocol::{Answer, Request};
 use poolfs::maintain::scheduler::{JobId, JobState, JobStatus};
 use poolfs::units::format_size;
 
 use super::error::{Result, ToolError};
-use super::perform::{ask, unexpected};
+use super::session::Session;
 
 /// It is asked so often.
 const LOOK: Duration = Duration::from_millis(250);
@@ -22,10 +21,10 @@ const LINE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When its process does not answer.
-pub fn jobs(pool: &KnownPool) -> Result<Vec<JobStatus>> {
-    match ask(pool, &Request::Jobs)? {
+pub fn jobs(session: &Session) -> Result<Vec<JobStatus>> {
+    match session.ask(&Request::Jobs)? {
         Answer::Jobs(jobs) => Ok(jobs),
-        other => Err(unexpected(pool, &other)),
+        other => Err(session.unexpected(&other)),
     }
 }
 
@@ -33,10 +32,10 @@ pub fn jobs(pool: &KnownPool) -> Result<Vec<JobStatus>> {
 ///
 /// # Errors
 /// [`ToolError::JobEnded`], [`ToolError::NoSuchJob`]; when the process does not answer any more.
-pub fn follow(pool: &KnownPool, id: JobId) -> Result<ExitCode> {
+pub fn follow(session: &Session, id: JobId) -> Result<ExitCode> {
     let mut view = View::new();
     loop {
-        let all = jobs(pool)?;
+        let all = jobs(session)?;
         let job = all.into_iter().find(|job| job.id == id).ok_or(ToolError::NoSuchJob { job: id })?;
         view.show(&job);
         if job.state.has_ended() {

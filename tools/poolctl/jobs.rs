@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use poolfs::control::find::known_pools;
+use poolfs::control::find::{find, known_pools};
 use poolfs::control::protocol::{Answer, Request};
 use poolfs::maintain::scheduler::{JobId, JobStatus, Steer, Which};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::error::Result;
 use super::follow::{counted, details, percent};
 use super::output::{json, print_table, table, when};
-use super::perform::{ask, mounted, unexpected};
+use super::session::{Access, Session};
 
 /// Show the long jobs of pools, those that ended last too.
 #[derive(Debug, clap::Args)]
@@ -48,24 +48,18 @@ struct Jobs {
 /// When the pool is not mounted, or the job is not there.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let steer = [(args.pause, Steer::Pause), (args.resume, Steer::Resume), (args.cancel, Steer::Cancel)];
+    let steer = steer.into_iter().find_map(|(id, steer)| Some((id?, steer)));
     let pools = match &args.pool {
-        Some(pool) => vec![mounted(pool)?],
+        Some(pool) => vec![find(pool)?],
         None => known_pools()?.into_iter().filter(|pool| pool.mounted.is_some()).collect(),
     };
-    if let (Some((id, steer)), Some(pool)) =
-        (steer.into_iter().find_map(|(id, steer)| Some((id?, steer))), pools.first())
-    {
-        return match ask(pool, &Request::Steer { job: Which::Id(id), steer })? {
-            Answer::Job(job) => {
-                print_jobs(&[*job]);
-                Ok(ExitCode::SUCCESS)
-            }
-            other => Err(unexpected(pool, &other)),
-        };
-    }
     let mut all = Vec::new();
     for pool in pools {
-        all.push(Jobs { jobs: super::follow::jobs(&pool)?, name: pool.name });
+        let session = Session::of(pool, if steer.is_some() { Access::Write } else { Access::Read })?;
+        if let Some((id, steer)) = steer {
+            return steer_one(&session, id, steer);
+        }
+        all.push(Jobs { jobs: super::follow::jobs(&session)?, name: session.name().to_owned() });
     }
     if args.json {
         json(Pools { pools: all })?;
@@ -81,6 +75,16 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn steer_one(session: &Session, id: JobId, steer: Steer) -> Result<ExitCode> {
+    match session.ask(&Request::Steer { job: Which::Id(id), steer })? {
+        Answer::Job(job) => {
+            print_jobs(&[*job]);
+            Ok(ExitCode::SUCCESS)
+        }
+        other => Err(session.unexpected(&other)),
+    }
 }
 
 fn print_jobs(jobs: &[JobStatus]) {

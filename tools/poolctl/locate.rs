@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::error::{Result, ToolError};
 use super::output::{json, print_table, table};
-use super::perform::{ask, unexpected};
+use super::session::{Access, Session};
 
 /// Show which members and slabs hold a file of a mounted pool.
 #[derive(Debug, clap::Args)]
@@ -41,12 +41,13 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let path = args.path.canonicalize().map_err(ToolError::system(shown.clone()))?;
     let pool = pool_of(&path).ok_or(ToolError::NotInPool { path: shown.clone() })??;
     let ino = path.metadata().map_err(ToolError::system(shown.clone()))?.ino();
-    let located = match ask(&pool, &Request::Locate { ino })? {
+    let session = Session::of(pool, Access::Read)?;
+    let located = match session.ask(&Request::Locate { ino })? {
         Answer::Located(located) => *located,
-        other => return Err(unexpected(&pool, &other)),
+        other => return Err(session.unexpected(&other)),
     };
     if args.json {
-        json(Shown { path: shown, pool: pool.name, located })?;
+        json(Shown { path: shown, pool: session.name().to_owned(), located })?;
     } else {
         print(&shown, &located);
     }

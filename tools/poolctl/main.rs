@@ -28,6 +28,7 @@ mod perform;
 mod plan;
 mod repair;
 mod scrub;
+mod session;
 mod set;
 mod status;
 mod survey;

@@ -1,20 +1,19 @@
-//! What the commands that change a mounted pool have in common: ask its process, show what it says, follow its job.
+//! What the commands that change a pool have in common: have it done, show what comes of it, follow its job.
 
 use std::path::Path;
 use std::process::ExitCode;
 
-use poolfs::control::client;
 use poolfs::control::find::{KnownPool, find, known_pools};
 use poolfs::control::protocol::{Answer, Request};
 use poolfs::maintain::operations::{Operation, Outcome};
 use poolfs::maintain::plan::Plan;
-use poolfs::member::runtime_dir;
 use poolfs::units::format_size;
 use serde::Serialize;
 
 use super::error::{Result, ToolError};
 use super::follow::follow;
 use super::output::json;
+use super::session::{Access, Session};
 
 /// How a changing command goes about it.
 #[derive(Debug, Clone, Copy, clap::Args)]
@@ -69,22 +68,14 @@ pub fn mounted_or_only(pool: Option<&str>, verb: &'static str) -> Result<KnownPo
     }
 }
 
-/// Asks the process that serves a pool.
-///
-/// # Errors
-/// When it does not answer, or refuses.
-pub fn ask(pool: &KnownPool, request: &Request) -> Result<Answer> {
-    Ok(client::ask(&runtime_dir()?, pool.uuid, request)?)
-}
-
 /// Has something done, shows what comes of it, and follows the job, if there is one, to its end.
 ///
 /// # Errors
 /// When it is refused, or its job fails.
 pub fn perform(pool: &str, operation: Operation, how: How) -> Result<ExitCode> {
-    let pool = mounted(pool)?;
-    let answer = ask(&pool, &Request::Perform { operation, dry_run: how.dry_run })?;
-    let Answer::Outcome(outcome) = answer else { return Err(unexpected(&pool, &answer)) };
+    let session = Session::open(pool, if how.dry_run { Access::Read } else { Access::Write })?;
+    let answer = session.ask(&Request::Perform { operation, dry_run: how.dry_run })?;
+    let Answer::Outcome(outcome) = answer else { return Err(session.unexpected(&answer)) };
     if how.json {
         json(Shown { dry_run: how.dry_run, outcome: &outcome })?;
         return Ok(ExitCode::SUCCESS);
@@ -100,20 +91,25 @@ pub fn perform(pool: &str, operation: Operation, how: How) -> Result<ExitCode> {
         say!("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
-    match &outcome.job {
+    let ended = match &outcome.job {
         None => Ok(ExitCode::SUCCESS),
         Some(job) if how.background => {
-            say!(
-                "job {} ({}) has begun: `poolctl wait {} {}` waits for its end",
-                job.id,
-                job.text,
-                pool.name,
-                job.id
-            );
+            let name = session.name();
+            match session.is_mounted() {
+                true => say!(
+                    "job {} ({}) has begun: `poolctl wait {name} {}` waits for its end",
+                    job.id,
+                    job.text,
+                    job.id
+                ),
+                false => say!("job {} ({}) goes on when {name} is mounted", job.id, job.text),
+            }
             Ok(ExitCode::SUCCESS)
         }
-        Some(job) => follow(&pool, job.id),
-    }
+        Some(job) => follow(&session, job.id),
+    };
+    session.note_members();
+    ended
 }
 
 fn show_plan(plan: &Plan) {
@@ -124,12 +120,6 @@ fn show_plan(plan: &Plan) {
     }
     let (before, after) = (format_size(plan.capacity_before), format_size(plan.capacity_after));
     say!("capacity: {before} now, {after} when it is done");
-}
-
-/// An answer to another question.
-pub fn unexpected(pool: &KnownPool, answer: &Answer) -> ToolError {
-    let why = format!("it answered {answer:?} to the wrong question");
-    poolfs::control::ControlError::NoAnswer { pool: pool.uuid, why }.into()
 }
 
 /// A path as the process sees it, which works in another directory. `PATH,size=...` stays what it is.

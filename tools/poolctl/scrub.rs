@@ -8,7 +8,8 @@ use poolfs::maintain::operations::Operation;
 use poolfs::maintain::scheduler::{Steer, Which};
 
 use super::error::Result;
-use super::perform::{How, ask, mounted, perform, unexpected};
+use super::perform::{How, perform};
+use super::session::{Access, Session};
 
 /// Read everything from every disk, compare it, and heal what is wrong.
 #[derive(Debug, clap::Args)]
@@ -39,8 +40,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         (.., true) => Steer::Cancel,
         _ => return perform(&args.pool, Operation::Scrub, args.how),
     };
-    let pool = mounted(&args.pool)?;
-    match ask(&pool, &Request::Steer { job: Which::Kind(JobKind::Scrub), steer })? {
+    let session = Session::open(&args.pool, Access::Write)?;
+    match session.ask(&Request::Steer { job: Which::Kind(JobKind::Scrub), steer })? {
         Answer::Job(job) => {
             let word = match steer {
                 Steer::Pause => "is paused",
@@ -50,6 +51,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
             say!("{} {word}", job.text);
             Ok(ExitCode::SUCCESS)
         }
-        other => Err(unexpected(&pool, &other)),
+        other => Err(session.unexpected(&other)),
     }
 }

@@ -2,11 +2,12 @@
 
 use std::process::ExitCode;
 
+use poolfs::control::find::find;
 use poolfs::control::protocol::{Answer, Request};
-use poolfs::maintain::settings::{JobRate, JobWindow};
+use poolfs::maintain::settings::{BadSetting, JobRate, JobWindow};
 
 use super::error::{Result, ToolError};
-use super::perform::{ask, mounted, unexpected};
+use super::session::{Access, Session};
 
 /// Change settings of a pool: job-rate=SIZE|auto (a second), job-window=HH:MM-HH:MM|always, short-writes=allow|refuse.
 #[derive(Debug, clap::Args)]
@@ -35,16 +36,17 @@ struct Wanted {
 /// When one makes no sense: then none is set.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let wanted = parse(&args.settings)?;
-    let pool = mounted(&args.pool)?;
     if args.dry_run {
+        find(&args.pool)?;
         say!("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
+    let session = Session::open(&args.pool, Access::Write)?;
     let request =
         Request::Set { job_rate: wanted.rate, job_window: wanted.window, refuse_short_writes: wanted.refuse };
-    match ask(&pool, &request)? {
+    match session.ask(&request)? {
         Answer::Done => Ok(ExitCode::SUCCESS),
-        other => Err(unexpected(&pool, &other)),
+        other => Err(session.unexpected(&other)),
     }
 }
 
@@ -54,14 +56,10 @@ fn parse(settings: &[String]) -> Result<Wanted> {
         let bad = |why: String| ToolError::Setting { text: text.clone(), why };
         match text.split_once('=') {
             Some(("job-rate", value)) => {
-                wanted.rate = Some(
-                    value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?,
-                );
+                wanted.rate = Some(value.parse().map_err(|e: BadSetting| bad(e.to_string()))?);
             }
             Some(("job-window", value)) => {
-                wanted.window = Some(
-                    value.parse().map_err(|e: poolfs::maintain::settings::BadSetting| bad(e.to_string()))?,
-                );
+                wanted.window = Some(value.parse().map_err(|e: BadSetting| bad(e.to_string()))?);
             }
             Some(("short-writes", "allow")) => wanted.refuse = Some(false),
             Some(("short-writes", "refuse")) => wanted.refuse = Some(true),

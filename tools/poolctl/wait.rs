@@ -7,6 +7,7 @@ use poolfs::maintain::scheduler::JobId;
 use super::error::Result;
 use super::follow::{follow, jobs};
 use super::perform::mounted_or_only;
+use super::session::{Access, Session};
 
 /// Wait until a job has ended, or all that run. Exit code 1 when one failed or was cancelled.
 #[derive(Debug, clap::Args)]
@@ -23,11 +24,12 @@ pub struct Args {
 /// When a job did not do all it was to do, or is not known.
 pub fn run(args: &Args) -> Result<ExitCode> {
     let pool = mounted_or_only(args.pool.as_deref(), "wait for")?;
+    let session = Session::of(pool, Access::Read)?;
     if let Some(job) = args.job {
-        return follow(&pool, job);
+        return follow(&session, job);
     }
-    while let Some(job) = jobs(&pool)?.into_iter().find(|job| !job.state.has_ended()) {
-        follow(&pool, job.id)?;
+    while let Some(job) = jobs(&session)?.into_iter().find(|job| !job.state.has_ended()) {
+        follow(&session, job.id)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,8 @@ use serde::Serialize;
 
 use super::error::Result;
 use super::output::{count, json};
-use super::perform::{ask, member, mounted, unexpected};
+use super::perform::member;
+use super::session::{Access, Session};
 use super::status::{exit_code, state_word};
 
 /// Show what would still be readable without some members. Nothing is changed.
@@ -36,17 +37,17 @@ struct Shown {
 /// # Errors
 /// When the pool is not mounted, or a member is not known.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let pool = mounted(&args.pool)?;
+    let session = Session::open(&args.pool, Access::Read)?;
     let lose: Vec<String> = args.lose.iter().map(|text| member(text)).collect::<Result<_>>()?;
-    let found = match ask(&pool, &Request::WhatIf { lose })? {
+    let found = match session.ask(&Request::WhatIf { lose })? {
         Answer::WhatIf(found) => *found,
-        other => return Err(unexpected(&pool, &other)),
+        other => return Err(session.unexpected(&other)),
     };
     let code = ExitCode::from(exit_code(found.health));
     if args.json {
         json(Shown { found })?;
     } else {
-        print(&pool.name, &found);
+        print(session.name(), &found);
     }
     Ok(code)
 }

@@ -37,7 +37,8 @@ impl Rig {
         };
         let pool = self.sim.open(lost).expect("assembles");
         let fs = Fs::mount(pool, options).expect("mounts");
-        self.maintenance = Some(Maintenance::start(&fs, MaintainOptions::default()));
+        let options = MaintainOptions { grace: Some(GRACE), announce: true, ..MaintainOptions::default() };
+        self.maintenance = Some(Maintenance::start(&fs, options));
     }
 
     fn unmount(&mut self) {

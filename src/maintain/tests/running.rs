@@ -166,3 +166,45 @@ fn a_member_that_dies_is_an_event() {
     assert_eq!(member.member, Some(1));
     assert!(events.iter().any(|event| event.what == What::Health));
 }
+
+#[test]
+fn what_a_member_held_that_stays_away_is_rebuilt_after_a_while() {
+    let mut rig = Rig::new("mirror", 4, 64);
+    rig.file("a", 1, 8 << 20);
+    rig.unmount();
+    rig.mount(&[1]);
+    rig.maintenance().look();
+    rig.clock.advance(GRACE - Duration::from_secs(1));
+    rig.maintenance().look();
+    assert!(rig.scheduler().jobs().is_empty(), "too early");
+    rig.clock.advance(Duration::from_secs(1));
+    rig.maintenance().look();
+    assert_eq!(rig.scheduler().jobs().len(), 1);
+    rig.maintenance().look();
+    rig.run_jobs(1000);
+    let jobs = rig.scheduler().jobs();
+    assert_eq!((jobs.len(), &jobs[0].kind, jobs[0].state), (1, &JobKind::Repair, JobState::Done));
+    let status = rig.fs().pool().status();
+    assert_eq!(status.sets_degraded, 0, "{status:?}");
+}
+
+#[test]
+fn what_readers_find_lost_is_listed() {
+    let mut rig = Rig::new("simple", 2, 64);
+    let ino = rig.file("a", 1, 1 << 20);
+    let places = rig.fs().places_of(ino, 10).expect("places");
+    let (set, address) = places[0].place.expect("an extent");
+    let record = rig.fs().pool().set_record(set).expect("its set");
+    let at = record.geometry.locate(address);
+    let slot = record.slots[record.geometry.slot_of(at.offset, at.column)];
+    let offset = crate::member::SLAB_HEADER_BYTES + at.offset + 5;
+    rig.sim.disks[usize::from(slot.member)].flip(crate::member::Area::Slab(slot.slab), offset, 3);
+    assert!(rig.sector(ino, 0).is_err());
+    rig.maintenance().look();
+    let damage = damage::list(rig.fs()).expect("lists");
+    assert_eq!((damage.files.len(), &damage.files[0].ranges[..]), (1, &[(0, 4096)][..]));
+    assert_eq!(kinds(&rig).last(), Some(&What::Damage));
+    rig.unmount();
+    rig.mount(&[]);
+    assert_eq!(damage::list(rig.fs()).expect("lists"), damage, "it is kept");
+}

@@ -27,11 +27,8 @@ impl Pool {
     ///
     /// # Errors
     /// Those of [`open::check`]; [`PoolError::SameMember`], [`PoolError::Nested`]; [`MemberError::TooSmall`];
-    /// [`PoolError::TooManyMembers`]; [`PoolError::ReadOnly`].
+    /// [`PoolError::TooManyMembers`].
     pub fn plan_addition(&self, spec: &MemberSpec, force: bool) -> Result<Addition> {
-        if self.read_only() {
-            return Err(PoolError::ReadOnly);
-        }
         let given = self.members().len() + 1;
         if given > MEMBERS_MAX {
             return Err(PoolError::TooManyMembers { given, most: MEMBERS_MAX });
