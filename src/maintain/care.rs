@@ -39,7 +39,7 @@ impl Maintenance {
     /// Members that are not well are taken care of.
     pub(super) fn care(&self) {
         let pool = self.fs().pool();
-        if pool.read_only() {
+        if pool.read_only() || *self.stop.lock() {
             return;
         }
         let now = self.fs().clock().elapsed();

@@ -25,9 +25,7 @@ fn content() -> Vec<u8> {
 
 /// Everything is in stripes.
 fn sync(bench: &Bench) {
-    assert!(
-        Command::new("sync").arg("-f").arg(bench.at("mnt")).status().is_ok_and(|status| status.success())
-    );
+    assert!(Command::new("sync").arg(bench.at("mnt")).status().is_ok_and(|status| status.success()));
     bench.poolctl(&["locate", &bench.text("mnt/file")]).done();
 }
 

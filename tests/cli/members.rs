@@ -13,7 +13,7 @@ fn mounted(bench: &Bench) -> String {
     for number in 0..8_u8 {
         fs::write(bench.at(&format!("mnt/file{number}")), vec![number; 1_500_000]).expect("a file");
     }
-    let synced = std::process::Command::new("sync").arg("-f").arg(&mnt).status();
+    let synced = std::process::Command::new("sync").arg(&mnt).status();
     assert!(synced.is_ok_and(|status| status.success()));
     mnt
 }
