@@ -249,6 +249,8 @@ impl Pool {
                 Ok(()) => {
                     member.counters.healed.fetch_add(1, Ordering::Relaxed);
                 }
+                // Somebody deleted it: that is for a repair.
+                Err(MemberError::NoSlab { .. }) => return,
                 Err(error) => {
                     self.member_failed(place.member, &error);
                     return;

@@ -1,6 +1,7 @@
 //! Jobs over simulated disks.
 
 mod flips;
+mod members;
 mod running;
 
 use super::*;
