@@ -10,8 +10,9 @@ use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::{Set, SetTable};
 use super::{Pool, PoolParts};
+use crate::member::guard::GuardOptions;
 use crate::member::superblock::{Epoch, MemberId, MemberState, Purpose, SetRecord, Superblock};
-use crate::member::{Disk, MemberError, lock_pool, open, ring, runtime_dir};
+use crate::member::{Disk, MemberError, guard, lock_pool, open, ring, runtime_dir};
 use crate::sync::{Arc, Clock};
 
 /// What to do when members are missing at mount.
@@ -44,6 +45,10 @@ pub struct AssembleOptions {
     pub diverged: bool,
     /// Do members' I/O on threads of its own. Simulated runs do without, to be repeatable.
     pub threads: bool,
+    /// Longest wait for an answer of a member.
+    pub deadline: Duration,
+    /// What the times of members' I/O are taken from.
+    pub clock: Clock,
 }
 
 impl Default for AssembleOptions {
@@ -56,7 +61,16 @@ impl Default for AssembleOptions {
             refuse_short_writes: None,
             diverged: false,
             threads: true,
+            deadline: guard::DEADLINE,
+            clock: Clock::system(),
         }
+    }
+}
+
+impl AssembleOptions {
+    /// How members' disks are guarded.
+    pub(super) fn guard(&self) -> GuardOptions {
+        GuardOptions { deadline: self.deadline, clock: self.clock.clone(), threads: self.threads }
     }
 }
 
@@ -141,11 +155,14 @@ impl Pool {
                 }
             }
         }
+        let guard = options.guard();
         let members: Vec<Member> = freshest
             .members
             .iter()
             .enumerate()
-            .map(|(id, record)| Member::new(id as MemberId, record, disks[id].take(), notes[id].take()))
+            .map(|(id, record)| {
+                Member::new(id as MemberId, record, disks[id].take(), notes[id].take(), &guard)
+            })
             .collect();
         let read_only = check_members(&members, &freshest, options)?;
         let sets = SetTable::default();
@@ -161,7 +178,7 @@ impl Pool {
             read_only,
             partial: options.degraded == Degraded::Partial,
             refuse_short: options.refuse_short_writes.unwrap_or(freshest.refuse_short_writes),
-            threads: options.threads,
+            io: guard,
             state: SuperState::new(freshest.clone()),
         });
         pool.check_rings(&freshest, options)?;

@@ -1,12 +1,13 @@
 //! The pool's own account of how it is.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use super::Pool;
 use super::roster::Member;
 use super::sets::Set;
 use super::status::{Health, MemberHealth, MemberStatus, PoolStatus};
-use crate::sync::atomic::Ordering;
+use super::trouble::Kind;
 
 impl Pool {
     /// The state of the pool for people and programs.
@@ -15,7 +16,8 @@ impl Pool {
         let nothing = HashSet::new();
         let unreadable = sets.iter().filter(|set| !self.is_readable(set, &nothing)).count() as u64;
         let degraded = sets.iter().filter(|set| self.lacks_redundancy(set)).count() as u64;
-        let members: Vec<MemberStatus> = self.members().iter().map(|member| status_of(member)).collect();
+        let members: Vec<MemberStatus> =
+            self.members().iter().map(|member| status_of(member, self.now())).collect();
         let all_well = self.members().iter().all(|member| !member.is_active() || member.is_writable());
         let health = match (unreadable, degraded, all_well) {
             (0, 0, true) => Health::Online,
@@ -44,26 +46,40 @@ impl Pool {
     }
 }
 
-fn status_of(member: &Member) -> MemberStatus {
+fn status_of(member: &Member, now: Duration) -> MemberStatus {
     let (health, note) = member.health();
+    let (health, note) = match health {
+        MemberHealth::Online if !member.is_writable() => (MemberHealth::Failing, note),
+        MemberHealth::Online if member.pulse.is_slow(now) => {
+            (MemberHealth::Slow, Some(slowness(member, now)))
+        }
+        _ => (health, note),
+    };
+    let trouble = &member.trouble;
     let (slabs, slabs_used) = member.slab_counts();
-    let count = |counter: &crate::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     MemberStatus {
         id: member.id,
         uuid: member.uuid,
         path: member.path.clone(),
-        health: if health == MemberHealth::Online && !member.is_writable() {
-            MemberHealth::Failed
-        } else {
-            health
-        },
+        health,
         slabs,
         slabs_used,
-        read_errors: count(&member.counters.read_errors),
-        write_errors: count(&member.counters.write_errors),
-        checksum_errors: count(&member.counters.checksum_errors),
-        healed: count(&member.counters.healed),
+        read_errors: trouble.total(Kind::Read),
+        write_errors: trouble.total(Kind::Write),
+        sync_errors: trouble.total(Kind::Sync),
+        timeouts: trouble.total(Kind::Timeout),
+        checksum_errors: trouble.total(Kind::Checksum),
+        recent_errors: trouble.recent(now),
+        hedged_reads: member.pulse.hedges().asked,
+        healed: trouble.healed(),
         traffic: member.meter.traffic(),
         note,
+    }
+}
+
+fn slowness(member: &Member, now: Duration) -> String {
+    match member.pulse.owes_since(now) {
+        Some(owed) => format!("reads go to the others; it has owed an answer for {} ms", owed.as_millis()),
+        None => "reads go to the others until it is as fast as usual again".to_owned(),
     }
 }

@@ -1,29 +1,20 @@
 //! The members of a mounted pool: which are here, which take writes, which slabs of theirs are free.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::status::MemberHealth;
+use super::trouble::Trouble;
 use crate::limits::SLABS_MAX;
+use crate::member::guard::{GuardOptions, Guarded};
 use crate::member::metered::{Meter, Metered};
+use crate::member::pulse::Pulse;
 use crate::member::superblock::{MemberId, MemberRecord, MemberState};
 use crate::member::{Disk, DiskKind, SlabNo};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex};
-
-/// Counted trouble of one member.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Failed reads.
-    pub read_errors: AtomicU64,
-    /// Failed writes and syncs.
-    pub write_errors: AtomicU64,
-    /// Sectors whose checksum did not match.
-    pub checksum_errors: AtomicU64,
-    /// Sectors rebuilt and written back.
-    pub healed: AtomicU64,
-}
 
 /// One member of a mounted pool.
 #[derive(Debug)]
@@ -34,10 +25,12 @@ pub struct Member {
     pub uuid: Uuid,
     /// Where it is, or was last seen.
     pub path: String,
-    /// The disk itself; none when it is missing.
+    /// The disk itself, [guarded](Guarded); none when it is missing.
     pub disk: Option<Arc<dyn Disk>>,
     /// Trouble so far.
-    pub counters: Counters,
+    pub trouble: Trouble,
+    /// How fast it answers, and what it owes.
+    pub pulse: Arc<Pulse>,
     /// What went to the disk and came from it.
     pub meter: Arc<Meter>,
     writable: AtomicBool,
@@ -69,6 +62,7 @@ impl Member {
         record: &MemberRecord,
         disk: Option<Arc<dyn Disk>>,
         note: Option<String>,
+        guard: &GuardOptions,
     ) -> Self {
         let health = match (&record.state, &disk) {
             (MemberState::Removed, _) => MemberHealth::Removed,
@@ -78,14 +72,19 @@ impl Member {
         };
         let online = health == MemberHealth::Online;
         let meter = Arc::new(Meter::default());
-        let metered = |disk| Arc::new(Metered::new(disk, Arc::clone(&meter))) as Arc<dyn Disk>;
-        let disk = disk.map(metered);
+        let pulse = Arc::new(Pulse::default());
+        let guarded = |disk| {
+            let metered = Arc::new(Metered::new(disk, Arc::clone(&meter)));
+            Arc::new(Guarded::new(metered, Arc::clone(&pulse), guard)) as Arc<dyn Disk>
+        };
+        let disk = disk.map(guarded);
         Self {
             id,
             uuid: record.uuid,
             path: disk.as_ref().map_or_else(|| record.path.clone(), |disk| disk.path()),
             disk,
-            counters: Counters::default(),
+            trouble: Trouble::default(),
+            pulse,
             meter,
             writable: AtomicBool::new(online),
             fate: Mutex::new(Fate { health, note }),
@@ -103,6 +102,12 @@ impl Member {
         self.fate.lock().health != MemberHealth::Removed
     }
 
+    /// Whether requests to it are under way, perhaps given up by those who waited. Until they have ended, a write
+    /// may still hit any slab that it had: it must not be taken back into the pool.
+    pub fn owes_answers(&self, now: Duration) -> bool {
+        self.pulse.owes_since(now).is_some()
+    }
+
     /// How it is, and what happened last.
     pub fn health(&self) -> (MemberHealth, Option<String>) {
         let fate = self.fate.lock();
@@ -113,7 +118,7 @@ impl Member {
     pub fn set_aside(&self, why: String) -> bool {
         let was = self.writable.swap(false, Ordering::AcqRel);
         if was {
-            *self.fate.lock() = Fate { health: MemberHealth::Failed, note: Some(why) };
+            *self.fate.lock() = Fate { health: MemberHealth::Failing, note: Some(why) };
         }
         was
     }

@@ -138,7 +138,7 @@ impl Report {
 
     fn explain(&mut self) {
         let absent = self.members.iter().filter(|member| member.health == MemberHealth::Missing).count();
-        let failed = self.members.iter().filter(|member| member.health == MemberHealth::Failed).count();
+        let failed = self.members.iter().filter(|member| member.health == MemberHealth::Failing).count();
         let diverged = self.members.iter().filter(|member| member.health == MemberHealth::Diverged).count();
         let away: Vec<String> = [(absent, "missing"), (failed, "failed"), (diverged, "diverged")]
             .into_iter()
@@ -273,7 +273,8 @@ fn member_word(health: MemberHealth) -> &'static str {
     match health {
         MemberHealth::Online => "online",
         MemberHealth::Missing => "MISSING",
-        MemberHealth::Failed => "FAILED",
+        MemberHealth::Slow => "SLOW",
+        MemberHealth::Failing => "FAILING",
         MemberHealth::Diverged => "DIVERGED",
         MemberHealth::Removed => "removed",
     }
