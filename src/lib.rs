@@ -11,6 +11,7 @@
 //! | [`store`] | journal, tables, checkpoint, recovery |
 //! | [`cache`] | LRU write-back cache of file data |
 //! | [`fs`] | POSIX rules, inodes, directories, file maps |
+//! | [`maintain`] | long jobs: emptying and rebuilding members, evening out |
 //! | [`fuse`], [`control`] | the border: kernel requests, the socket of a mounted pool |
 
 pub mod cache;
@@ -20,6 +21,7 @@ pub mod fs;
 pub mod fuse;
 pub mod layout;
 pub mod limits;
+pub mod maintain;
 pub mod member;
 pub mod pool;
 pub mod store;

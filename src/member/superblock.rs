@@ -94,6 +94,8 @@ pub enum MemberState {
     Active,
     /// Taken out in order, or declared lost; what it holds counts for nothing.
     Removed,
+    /// Belongs to the pool, and is left alone until somebody brings it online again.
+    Offline,
 }
 
 /// A period during which one fixed set of members was being written.

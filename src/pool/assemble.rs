@@ -85,7 +85,7 @@ pub struct Found {
 
 /// How a found member stands to the freshest one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
     /// Its history is part of the freshest one's.
     Known,
     /// It has a history of its own.
@@ -130,7 +130,9 @@ impl Pool {
     }
 
     fn from_found(found: Vec<Found>, options: &AssembleOptions) -> Result<Self> {
-        let freshest = freshest(&found)?.clone();
+        let mut freshest = freshest(&found)?.clone();
+        // No member may hold a superblock of a higher number than the next one that is published.
+        freshest.sequence = found.iter().map(|found| found.superblock.sequence).max().unwrap_or(0);
         if let (Some(epoch), false) = (freshest.out_since, options.force) {
             return Err(PoolError::OnlyLeavers { epoch });
         }
@@ -138,10 +140,23 @@ impl Pool {
         let mut notes: Vec<Option<String>> = vec![None; freshest.members.len()];
         for Found { disk, superblock } in found {
             let id = usize::from(superblock.member);
-            let Some(record) = freshest.members.get(id) else { continue };
-            if record.state == MemberState::Removed {
-                log::warn!("{} was taken out of the pool; it is left alone", disk.path());
+            // An attempt to add a member that came to nothing may have left one that the others do not know.
+            let uuid = superblock.members.get(id).map(|own| own.uuid);
+            let Some(record) = freshest.members.get(id).filter(|record| Some(record.uuid) == uuid) else {
+                log::warn!("{} is not among the pool's members; it is left alone", disk.path());
                 continue;
+            };
+            match record.state {
+                MemberState::Active => {}
+                MemberState::Removed => {
+                    log::warn!("{} was taken out of the pool; it is left alone", disk.path());
+                    continue;
+                }
+                MemberState::Offline if options.force => {}
+                MemberState::Offline => {
+                    log::warn!("{} is offline until it is brought online; it is left alone", disk.path());
+                    continue;
+                }
             }
             match standing(&superblock, &freshest, &*disk) {
                 Standing::Known => disks[id] = Some(disk),
@@ -166,9 +181,11 @@ impl Pool {
             .collect();
         let read_only = check_members(&members, &freshest, options)?;
         let sets = SetTable::default();
-        let mut freshest = freshest;
+        // Whoever mounted with force a leaver, or one that is offline, takes it back.
+        freshest.out_since = None;
         for member in &members {
-            if member.disk.is_some() {
+            if member.is_here() {
+                freshest.members[usize::from(member.id)].state = MemberState::Active;
                 freshest.members[usize::from(member.id)].path = member.path.clone();
             }
         }
@@ -253,7 +270,7 @@ impl Pool {
             return Ok(());
         }
         let missing: Vec<&Arc<Member>> =
-            self.members().iter().filter(|member| member.is_active() && member.disk.is_none()).collect();
+            self.members().iter().filter(|member| member.is_active() && !member.is_here()).collect();
         Err(PoolError::TooFewLeft {
             unreadable: unreadable.len(),
             sets: sets.len(),
@@ -279,10 +296,12 @@ impl Pool {
 
     /// Whether every byte of a set can be read with the members that are here, and with those in `back`.
     pub(super) fn is_readable(&self, set: &Set, back: &HashSet<MemberId>) -> bool {
-        let here = |slot: usize| {
-            let member = set.slots[slot].member;
-            self.member(member).disk.is_some() || back.contains(&member)
-        };
+        Self::is_readable_with(set, |member| self.member(member).is_here() || back.contains(&member))
+    }
+
+    /// Whether every byte of a set can be read with the members that are `here`.
+    pub(super) fn is_readable_with(set: &Set, here: impl Fn(MemberId) -> bool) -> bool {
+        let here = |slot: usize| here(set.slots[slot].member);
         match set.geometry.redundancy {
             crate::layout::Redundancy::Parity(_) => {
                 (0..set.slots.len()).filter(|&slot| here(slot)).count() >= set.geometry.needed()
@@ -293,7 +312,7 @@ impl Pool {
                 let step = set.geometry.rotation_bytes();
                 (0..set.geometry.slab_bytes.div_ceil(step)).take(set.slots.len()).all(|turn| {
                     (0..usize::from(set.geometry.columns))
-                        .all(|column| set.geometry.copies_of(column, turn * step).any(here))
+                        .all(|column| set.geometry.copies_of(column, turn * step).any(&here))
                 })
             }
         }
@@ -315,7 +334,7 @@ fn names<'a>(members: impl Iterator<Item = &'a Member>) -> String {
 /// Applies the policy on missing members. True: mount read-only.
 fn check_members(members: &[Member], freshest: &Superblock, options: &AssembleOptions) -> Result<bool> {
     let active = members.iter().filter(|member| member.is_active());
-    let missing: Vec<&Member> = active.clone().filter(|member| member.disk.is_none()).collect();
+    let missing: Vec<&Member> = active.clone().filter(|member| !member.is_here()).collect();
     if missing.is_empty() {
         return Ok(options.read_only);
     }
@@ -340,12 +359,16 @@ fn freshest(found: &[Found]) -> Result<&Superblock> {
         .iter()
         .map(|found| &found.superblock)
         .max_by_key(|superblock| {
-            (superblock.epochs.last().map_or(0, |epoch| epoch.counter), superblock.sequence)
+            let last = superblock.epochs.last();
+            // Where an attempt to add a member broke off, its epoch has a rival: that of all others counts.
+            let same = found.iter().filter(|other| other.superblock.epochs.last() == last).count();
+            (last.map_or(0, |epoch| epoch.counter), superblock.sequence, same)
         })
         .ok_or(PoolError::NoMembers)
 }
 
-fn standing(own: &Superblock, freshest: &Superblock, disk: &dyn Disk) -> Standing {
+/// Whether a member's own history is part of the freshest one, or another.
+pub(super) fn standing(own: &Superblock, freshest: &Superblock, disk: &dyn Disk) -> Standing {
     let Some(last) = own.epochs.last() else { return Standing::Known };
     let same = |epoch: &&Epoch| epoch.counter == last.counter && epoch.id == last.id;
     if freshest.epochs.iter().any(|epoch| same(&epoch)) {

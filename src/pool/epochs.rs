@@ -3,10 +3,13 @@
 //! Nothing is acknowledged in an epoch before the superblock of every member of it says so. See
 //! "The journal and the truth" in `docs/format.md` for the states and why each step is safe.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::Pool;
 use super::error::{PoolError, Result};
+use super::lanes::Lane;
+use super::roster::Member;
 use crate::member::superblock::{Epoch, MemberId, Root, Seq, Superblock, write_superblock};
 use crate::member::{AlignedBuf, Area, Bytes, Inbox, MemberError, Request, ring};
 use crate::sync::atomic::Ordering;
@@ -86,6 +89,8 @@ impl Pool {
     fn publish_locked(&self, state: &mut SuperState, end: &JournalEnd) -> Result<()> {
         loop {
             let version = self.membership.load(Ordering::Acquire);
+            let known: BTreeSet<MemberId> =
+                state.superblock.epochs.iter().flat_map(|epoch| epoch.members.iter().copied()).collect();
             if state.version != Some(version) {
                 self.begin_epoch(&mut state.superblock, end)?;
                 state.version = Some(version);
@@ -95,26 +100,38 @@ impl Pool {
             superblock.sequence += 1;
             superblock.healthy =
                 self.members().iter().all(|member| !member.is_active() || member.is_writable());
-            for member in self.members() {
+            for member in self.members().iter() {
                 superblock.members[usize::from(member.id)].slabs = member.slab_counts().0;
             }
-            let jobs = writable
-                .into_iter()
-                .map(|id| {
-                    let disk = self.member(id).disk.clone();
-                    let own = Superblock { member: id, ..superblock.clone() };
-                    let job: Box<dyn FnOnce() -> (MemberId, std::result::Result<(), MemberError>) + Send> =
-                        Box::new(move || (id, disk.map_or(Ok(()), |disk| write_superblock(&*disk, &own))));
-                    (id, job)
-                })
-                .collect();
-            for (id, result) in self.lanes.run(jobs).into_iter().flatten() {
-                if let Err(error) = result {
-                    self.member_failed(id, &error);
+            // A new member is told first: the others must not know of one that does not know itself.
+            let (known, new) = writable.into_iter().partition(|id| known.contains(id));
+            for members in [new, known] {
+                self.write_superblocks(members, superblock);
+                if state.version != Some(self.membership.load(Ordering::Acquire)) {
+                    break;
                 }
             }
             if state.version == Some(self.membership.load(Ordering::Acquire)) {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Writes the superblock on these members, each with its own number in it. Those that fail are set aside.
+    fn write_superblocks(&self, members: Vec<MemberId>, superblock: &Superblock) {
+        let jobs = members
+            .into_iter()
+            .map(|id| {
+                let disk = self.member(id).disk();
+                let own = Superblock { member: id, ..superblock.clone() };
+                let job: Box<dyn FnOnce() -> (MemberId, std::result::Result<(), MemberError>) + Send> =
+                    Box::new(move || (id, disk.map_or(Ok(()), |disk| write_superblock(&*disk, &own))));
+                (id, job)
+            })
+            .collect();
+        for (id, result) in self.lanes.run(Lane::Write, jobs).into_iter().flatten() {
+            if let Err(error) = result {
+                self.member_failed(id, &error);
             }
         }
     }
@@ -187,19 +204,19 @@ impl Pool {
         target: MemberId,
         end: &JournalEnd,
     ) -> std::result::Result<(), MemberError> {
-        let Some(disk) = &self.member(target).disk else { return Ok(()) };
+        let Some(disk) = self.member(target).disk() else { return Ok(()) };
         let ring_bytes = self.dimensions().ring_bytes;
         let mut position = end.live.start;
         while position < end.live.end {
             let mut buf = AlignedBuf::zeroed((end.live.end - position).min(MIB) as usize);
             let found = sources
                 .iter()
-                .filter_map(|source| self.member(*source).disk.as_ref())
-                .any(|source| ring::read(&**source, ring_bytes, position, &mut buf).is_ok());
+                .filter_map(|source| self.member(*source).disk())
+                .any(|source| ring::read(&*source, ring_bytes, position, &mut buf).is_ok());
             if !found {
                 log::error!("no ring gives back the log at {position}; it is copied incomplete");
             }
-            ring::write(&**disk, ring_bytes, position, &buf)?;
+            ring::write(&*disk, ring_bytes, position, &buf)?;
             position += buf.len() as u64;
         }
         disk.sync(Area::Journal)
@@ -225,9 +242,9 @@ impl Pool {
         let mut inbox = Inbox::new(&self.io.clock);
         let mut asked = Vec::new();
         for &id in &epoch.ring_holders {
-            let Some(disk) = &self.member(id).disk else { continue };
+            let Some(disk) = self.member(id).disk() else { continue };
             for request in requests() {
-                inbox.ask(disk, request);
+                inbox.ask(&disk, request);
                 asked.push(id);
             }
         }
@@ -260,7 +277,7 @@ impl Pool {
         last.ring_holders
             .iter()
             .copied()
-            .filter(|&id| self.member(id).disk.is_some())
+            .filter(|&id| self.member(id).is_here())
             .filter(|&id| {
                 state.superblock.members[usize::from(id)].ring_from.is_some_and(|from| from <= tail)
             })
@@ -285,7 +302,8 @@ impl Pool {
     /// Copies that metadata and the journal have: one more than the most failures any layout survives, at
     /// least two where there are two members.
     pub fn metadata_copies(&self) -> usize {
-        let active = self.members().iter().filter(|member| member.is_active()).count();
+        let stays = |member: &&Arc<Member>| member.is_active() && !member.is_draining();
+        let active = self.members().iter().filter(stays).count();
         (self.default_resiliency().tolerance().max(1) + 1).clamp(1, 4).min(active.max(1))
     }
 }

@@ -174,6 +174,108 @@ pub enum PoolError {
         /// The epoch since when they are out.
         epoch: u64,
     },
+    /// A member number that the pool does not have.
+    #[error("the pool has no member {member}")]
+    NoSuchMember {
+        /// The number.
+        member: MemberId,
+    },
+    /// It names this pool, but is none of its members.
+    #[error(
+        "{path} is not a member of this pool, though it says so: it is left over from an attempt to add it. Add it again with --force"
+    )]
+    NotAMember {
+        /// Where it is.
+        path: String,
+    },
+    /// A member that was taken out.
+    #[error(
+        "{path} was taken out of the pool (member {member}); what it holds counts for nothing. Add it anew with --force"
+    )]
+    WasRemoved {
+        /// Where it is.
+        path: String,
+        /// Its number when it was a member.
+        member: MemberId,
+    },
+    /// It is a member that is in use.
+    #[error("{path} (member {member}) is online already")]
+    AlreadyHere {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+    },
+    /// It has a history of its own.
+    #[error(
+        "{path} (member {member}) has diverged: it was written apart from the others since epoch {epoch}. It is left alone; mount it by itself with -o ro to see what it holds, or remove it with --lost and add it anew"
+    )]
+    DivergedMember {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+        /// Its own epoch.
+        epoch: u64,
+    },
+    /// It failed while it was being added, or brought back.
+    #[error("{path} failed while it was taken into the pool, which goes on without it")]
+    CameToNothing {
+        /// Where it is.
+        path: String,
+    },
+    /// What it failed to take is still being written elsewhere.
+    #[error(
+        "{path} (member {member}) can't come back before what it failed to take lies elsewhere; try again soon"
+    )]
+    StillWriting {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+    },
+    /// It can't be declared lost.
+    #[error("{path} (member {member}) is online: it can be removed without --lost")]
+    StillHere {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+    },
+    /// No other member takes writes.
+    #[error("{path} (member {member}) is the last member that takes writes; the pool can't do without it")]
+    LastMember {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+    },
+    /// Something could not be read without it.
+    #[error(
+        "without {path} (member {member}) {unreadable} of {sets} sets could not be read, {metadata} of them metadata"
+    )]
+    WouldBeUnreadable {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+        /// Sets that could not be read.
+        unreadable: usize,
+        /// Sets in all.
+        sets: usize,
+        /// Those among the unreadable that hold metadata: with any, force does not help.
+        metadata: usize,
+    },
+    /// It holds something.
+    #[error("{path} (member {member}) still holds {slabs} slabs; it must be emptied first")]
+    NotEmpty {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+        /// How many.
+        slabs: u64,
+    },
     /// Every member failed.
     #[error("no member is left that takes writes; the pool is read-only until it is mounted again")]
     NoWritableMember,

@@ -36,7 +36,7 @@ impl Pool {
     /// A read failed, or was not answered in time.
     pub(super) fn read_failed(&self, id: MemberId, error: &MemberError) {
         let member = self.member(id);
-        if member.disk.is_none() || error.is_own_shortage() {
+        if !member.is_here() || error.is_own_shortage() {
             return;
         }
         let (kind, recent) = self.count_error(id, Kind::Read, error);

@@ -42,7 +42,7 @@ impl Pool {
     }
 
     fn lacks_redundancy(&self, set: &Set) -> bool {
-        set.short || set.slots.iter().any(|slot| self.member(slot.member).disk.is_none())
+        set.short || set.slots.iter().any(|slot| !self.member(slot.member).is_here())
     }
 }
 
@@ -60,7 +60,7 @@ fn status_of(member: &Member, now: Duration) -> MemberStatus {
     MemberStatus {
         id: member.id,
         uuid: member.uuid,
-        path: member.path.clone(),
+        path: member.place(),
         health,
         slabs,
         slabs_used,

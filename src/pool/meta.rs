@@ -1,13 +1,14 @@
 //! Metadata of checkpoints: written through the same stripe writer, to mirrored sets.
 
+use std::collections::BTreeSet;
+
 use super::Pool;
 use super::error::Result;
 use super::space::Urgency;
 use super::stripe_writer::Chunk;
 use crate::layout::{Kind, Resiliency};
-use crate::member::AlignedBuf;
 use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
-use crate::sync::atomic::Ordering;
+use crate::member::{AlignedBuf, Disk, SlabNo};
 use crate::units::SECTOR_LEN;
 
 /// How much of a metadata set is used up.
@@ -95,7 +96,7 @@ impl Pool {
                 self.sets.free(set.id);
             } else {
                 self.sets.forget(set.id);
-                self.return_slabs(set);
+                self.return_slabs(&set.slots);
             }
         }
     }
@@ -105,7 +106,7 @@ impl Pool {
         let sets = self.sets.all();
         let usage = sets.iter().filter(|set| set.purpose == Purpose::Meta).map(|set| {
             let payload = set.geometry.payload_bytes();
-            let room = if self.set_is_writable(set) { set.room() } else { 0 };
+            let room = if self.set_may_grow(set) { set.room() } else { 0 };
             MetaUsage { set: set.id, used: payload - room, open: room > 0 }
         });
         usage.collect()
@@ -123,7 +124,7 @@ impl Pool {
             .sets
             .all()
             .iter()
-            .filter(|set| set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) > 0)
+            .filter(|set| set.purpose == Purpose::Meta && set.live() > 0)
             .map(|set| set.record())
             .collect();
         records.sort_by_key(|record| record.id);
@@ -135,7 +136,7 @@ impl Pool {
     pub fn start_writing(&self) {
         self.refresh_rooms();
         for set in self.sets.all() {
-            if set.purpose == Purpose::Meta && set.live.load(Ordering::Acquire) <= 0 {
+            if set.purpose == Purpose::Meta && set.live() <= 0 {
                 self.free_if_dead(set.id, true);
             } else {
                 self.reopen_set(&set);
@@ -146,13 +147,8 @@ impl Pool {
     /// Deletes slabs that no set names: left over from a crash, or from sets freed while their member was away.
     pub fn delete_stray_slabs(&self) {
         for member in self.members().iter().filter(|member| member.is_writable()) {
-            let Some(disk) = &member.disk else { continue };
-            let used = member.used_slabs();
-            let strays = disk.list_slabs().unwrap_or_default();
-            for slab in strays.into_iter().filter(|slab| !used.contains(slab)) {
-                if let Err(error) = disk.delete_slab(slab) {
-                    log::warn!("a slab that no set names stays: {error}");
-                }
+            if let Some(disk) = member.disk() {
+                delete_strays(&*disk, &member.used_slabs());
             }
         }
     }
@@ -164,9 +160,7 @@ impl Pool {
 
     /// Notes that checkpoint `number` is published on every member, and hands out again what it freed.
     pub fn checkpoint_published(&self, number: u64) {
-        for set in self.sets.checkpoint_published(number) {
-            self.return_slabs(&set);
-        }
+        self.return_slabs(&self.sets.checkpoint_published(number));
     }
 
     /// Gives back the sets made ahead: at unmount.
@@ -177,5 +171,15 @@ impl Pool {
     /// Whether a set of that number is in use.
     pub fn has_set(&self, id: SetId) -> bool {
         self.sets.get(id).is_some()
+    }
+}
+
+/// Deletes slabs of a disk that are not among those in use.
+pub(super) fn delete_strays(disk: &dyn Disk, used: &BTreeSet<SlabNo>) {
+    let strays = disk.list_slabs().unwrap_or_default();
+    for slab in strays.into_iter().filter(|slab| !used.contains(slab)) {
+        if let Err(error) = disk.delete_slab(slab) {
+            log::warn!("a slab that no set names stays: {error}");
+        }
     }
 }

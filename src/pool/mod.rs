@@ -12,7 +12,10 @@ mod error;
 mod failures;
 mod health;
 mod lanes;
+mod membership;
 mod meta;
+pub mod moving;
+mod planning;
 mod reader;
 mod room;
 mod roster;
@@ -29,8 +32,10 @@ pub use assemble::{AssembleOptions, Degraded, Found};
 pub use create::{CreateOptions, Plan, create, create_on, plan};
 pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
+pub use membership::Addition;
 pub use meta::MetaUsage;
-pub use roster::Member;
+pub use roster::{Member, Roster};
+pub use sets::SlotMove;
 pub use stripe_writer::{Chunk, Piece, Written};
 
 use std::time::Duration;
@@ -53,7 +58,7 @@ use space::SpaceState;
 /// The members and their sets.
 #[derive(Debug)]
 pub struct Pool {
-    members: Vec<Arc<Member>>,
+    members: Roster,
     sets: SetTable,
     space: Mutex<SpaceState>,
     lanes: Lanes,
@@ -61,7 +66,7 @@ pub struct Pool {
     io: GuardOptions,
     buffers: Arc<Buffers>,
     superblock: Mutex<SuperState>,
-    /// Rises whenever a member drops out: an epoch describes the membership of one version.
+    /// Rises whenever a member drops out or comes in: an epoch describes the membership of one version.
     membership: AtomicU64,
     epoch_counter: AtomicU64,
     read_only: bool,
@@ -90,9 +95,9 @@ impl Pool {
         let superblock = &parts.state.superblock;
         let counter = superblock.epochs.last().map_or(0, |epoch| epoch.counter);
         Self {
-            lanes: Lanes::new(parts.members.len(), &parts.io),
+            lanes: Lanes::new(&parts.io),
             io: parts.io,
-            members: parts.members.into_iter().map(Arc::new).collect(),
+            members: Roster::new(parts.members),
             sets: parts.sets,
             space: Mutex::default(),
             buffers: Arc::default(),
@@ -141,7 +146,7 @@ impl Pool {
     }
 
     /// All members, by number.
-    pub fn members(&self) -> &[Arc<Member>] {
+    pub fn members(&self) -> &Roster {
         &self.members
     }
 
@@ -159,6 +164,11 @@ impl Pool {
         self.epoch_counter.load(Ordering::Acquire)
     }
 
+    /// Every slot of the set is on a member that takes new sets, so it may be filled further.
+    fn set_may_grow(&self, set: &Set) -> bool {
+        set.slots.iter().all(|slot| self.member(slot.member).takes_sets())
+    }
+
     /// Every slot of the set is on a member that takes writes.
     fn set_is_writable(&self, set: &Set) -> bool {
         set.slots.iter().all(|slot| self.member(slot.member).is_writable())
@@ -172,7 +182,7 @@ impl Pool {
     /// Counts live bytes of a set. Call in the order in which the changes are committed.
     pub fn count_live(&self, id: SetId, delta: i64) {
         if let Some(set) = self.sets.get(id) {
-            set.live.fetch_add(delta, Ordering::AcqRel);
+            set.count_live(delta);
         }
     }
 
@@ -228,15 +238,16 @@ impl Pool {
     /// Notes that a set can't be rewritten, because parts of it can't be read.
     pub fn mark_stuck(&self, id: SetId) {
         if let Some(set) = self.sets.get(id) {
-            set.stuck.store(true, Ordering::Release);
+            set.mark_stuck();
         }
     }
 
-    /// Data sets in which nothing is alive although they would take more: freed at a checkpoint.
+    /// Data sets in which nothing is alive although they would take more, and those that were closed before anything
+    /// was written: freed at a checkpoint.
     pub fn idle_sets(&self) -> Vec<SetId> {
         use crate::member::superblock::Purpose;
         let dead = |set: &Arc<Set>| {
-            set.purpose == Purpose::Data && set.live.load(Ordering::Acquire) <= 0 && set.filled() > 0
+            set.purpose == Purpose::Data && set.live() <= 0 && (set.filled() > 0 || set.is_still())
         };
         self.sets.all().iter().filter(|set| dead(set)).map(|set| set.id).collect()
     }

@@ -7,7 +7,7 @@
 
 mod asking;
 mod rebuild;
-mod solve;
+pub(super) mod solve;
 
 use self::asking::Reading;
 use self::rebuild::{Bad, Cause};
@@ -170,7 +170,7 @@ impl Pool {
         let rank = |slot: usize| {
             let id = set.slots[slot].member;
             let member = self.member(id);
-            match (member.is_writable(), member.disk.is_some()) {
+            match (member.is_writable(), member.is_here()) {
                 (true, true) if !self.is_slow(id) => 0,
                 (_, true) if !self.is_slow(id) => 1,
                 (_, true) => 2,

@@ -37,7 +37,7 @@ impl Pool {
             let all = self.free_by_member(&state, urgency, &reclaimable.slabs);
             plain.max(self.usable_after(&all, &reclaimable.live, resiliency))
         };
-        let slabs_of = |member: &Member| if member.is_writable() { member.slab_counts().0 } else { 0 };
+        let slabs_of = |member: &Member| if member.takes_sets() { member.slab_counts().0 } else { 0 };
         let all: Vec<u64> = self.members().iter().map(|member| slabs_of(member)).collect();
         let available = (usable(Urgency::Ordinary) + room).saturating_sub(reserved);
         let everything = usable(Urgency::Metadata) + room;
@@ -73,7 +73,7 @@ impl Pool {
             let free = member.free_slabs() + of(&waiting, member) + of(more, member);
             free.saturating_sub(self.held_back(member, urgency, state))
         };
-        self.members().iter().map(|member| if member.is_writable() { free(member) } else { 0 }).collect()
+        self.members().iter().map(|member| if member.takes_sets() { free(member) } else { 0 }).collect()
     }
 
     fn waiting_by_member(&self) -> HashMap<MemberId, u64> {
@@ -102,7 +102,7 @@ impl Pool {
     /// Slabs of `member` that a request of this urgency leaves alone.
     pub(super) fn held_back(&self, member: &Member, urgency: Urgency, state: &SpaceState) -> u64 {
         let (slabs, _) = member.slab_counts();
-        let members = self.members().iter().filter(|member| member.is_writable()).count().max(1) as u64;
+        let members = self.members().iter().filter(|member| member.takes_sets()).count().max(1) as u64;
         let copies = self.metadata_copies() as u64;
         let metadata = (state.metadata_bytes * copies).div_ceil(members * self.dimensions().slab_bytes);
         let reserve = (slabs / 50).max(2);
@@ -124,7 +124,7 @@ impl Pool {
         let state = self.space.lock();
         let slab_bytes = self.dimensions().slab_bytes;
         let free = self.free_by_member(&state, Urgency::Ordinary, &HashMap::new());
-        let slabs_of = |member: &Member| if member.is_writable() { member.slab_counts().0 } else { 0 };
+        let slabs_of = |member: &Member| if member.takes_sets() { member.slab_counts().0 } else { 0 };
         let all: Vec<u64> = self.members().iter().map(|member| slabs_of(member)).collect();
         let share = |resiliency: &Resiliency| {
             let total = usable_bytes(&all, resiliency, slab_bytes).max(1);
@@ -140,7 +140,7 @@ impl Pool {
         let free: Vec<u64> = self
             .members()
             .iter()
-            .map(|member| match member.is_writable() {
+            .map(|member| match member.takes_sets() {
                 true => member.free_slabs().saturating_sub(self.held_back(member, Urgency::Compact, &state)),
                 false => 0,
             })
@@ -153,7 +153,7 @@ impl Pool {
     pub fn metadata_room(&self) -> u64 {
         self.refresh_rooms();
         let wanted = self.metadata_resiliency();
-        let writable: Vec<_> = self.members().iter().filter(|member| member.is_writable()).collect();
+        let writable: Vec<_> = self.members().iter().filter(|member| member.takes_sets()).collect();
         let copies = usize::from(wanted.copies).min(writable.len()) as u8;
         if copies < wanted.copies && self.refuses_short_writes() {
             return 0;
@@ -163,14 +163,14 @@ impl Pool {
         let state = self.space.lock();
         let open =
             state.classes.get(&Key::new(&wanted, Purpose::Meta, Urgency::Metadata)).map_or(0, |class| {
-                class.open.iter().filter(|set| self.set_is_writable(set)).map(|set| set.room()).sum()
+                class.open.iter().filter(|set| self.set_may_grow(set)).map(|set| set.room()).sum()
             });
         in_slabs + open
     }
 
     /// Slabs that are free on members that take writes.
     pub fn free_slabs(&self) -> u64 {
-        let writable = self.members().iter().filter(|member| member.is_writable());
+        let writable = self.members().iter().filter(|member| member.takes_sets());
         writable.map(|member| member.free_slabs()).sum()
     }
 }

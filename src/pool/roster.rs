@@ -7,14 +7,73 @@ use uuid::Uuid;
 
 use super::status::MemberHealth;
 use super::trouble::Trouble;
-use crate::limits::SLABS_MAX;
+use crate::limits::{MEMBERS_MAX, SLABS_MAX};
 use crate::member::guard::{GuardOptions, Guarded};
 use crate::member::metered::{Meter, Metered};
 use crate::member::pulse::Pulse;
 use crate::member::superblock::{MemberId, MemberRecord, MemberState};
 use crate::member::{Disk, DiskKind, SlabNo};
-use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Arc, Mutex, OnceLock, RwLock};
+
+/// Every member that the pool ever had, by number. Members are added and never taken out, since their numbers are
+/// not used again: so a member is found without any lock.
+#[derive(Debug)]
+pub struct Roster {
+    members: Box<[OnceLock<Arc<Member>>]>,
+    /// How many there are. Changed with the superblock locked only.
+    count: AtomicUsize,
+}
+
+impl Roster {
+    /// A roster of these members, which have the numbers from 0 on.
+    pub fn new(members: Vec<Member>) -> Self {
+        let count = AtomicUsize::new(members.len());
+        let mut members = members.into_iter().map(|member| OnceLock::from(Arc::new(member)));
+        let members = (0..MEMBERS_MAX).map(|_| members.next().unwrap_or_default()).collect();
+        Self { members, count }
+    }
+
+    /// The member with this number.
+    pub fn get(&self, id: usize) -> Option<&Arc<Member>> {
+        self.members.get(id)?.get()
+    }
+
+    /// How many there are, or were.
+    pub fn len(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// There are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Member>> + Clone {
+        self.members.iter().map_while(OnceLock::get)
+    }
+
+    /// Adds a member with the next number. False when that is not its number, or there are too many.
+    pub(super) fn push(&self, member: Member) -> bool {
+        let index = usize::from(member.id);
+        let next = self.members.get(index).filter(|_| index == self.len());
+        let added = next.is_some_and(|place| place.set(Arc::new(member)).is_ok());
+        if added {
+            self.count.store(index + 1, Ordering::Release);
+        }
+        added
+    }
+}
+
+impl std::ops::Index<usize> for Roster {
+    type Output = Arc<Member>;
+
+    fn index(&self, id: usize) -> &Arc<Member> {
+        // As with a slice: whoever counts beyond the end has a bug.
+        self.get(id).expect("a member of this number")
+    }
+}
 
 /// One member of a mounted pool.
 #[derive(Debug)]
@@ -23,10 +82,11 @@ pub struct Member {
     pub id: MemberId,
     /// Its UUID.
     pub uuid: Uuid,
-    /// Where it is, or was last seen.
+    /// Where it was when the pool was put together, or last seen; for messages.
     pub path: String,
-    /// The disk itself, [guarded](Guarded); none when it is missing.
-    pub disk: Option<Arc<dyn Disk>>,
+    /// Guarded and metered; none when it is not here.
+    disk: RwLock<Option<Arc<dyn Disk>>>,
+    guard: GuardOptions,
     /// Trouble so far.
     pub trouble: Trouble,
     /// How fast it answers, and what it owes.
@@ -34,6 +94,8 @@ pub struct Member {
     /// What went to the disk and came from it.
     pub meter: Arc<Meter>,
     writable: AtomicBool,
+    /// It is being emptied: no new sets, and what is open is closed.
+    draining: AtomicBool,
     fate: Mutex<Fate>,
     slabs: Mutex<Slabs>,
 }
@@ -66,6 +128,8 @@ impl Member {
     ) -> Self {
         let health = match (&record.state, &disk) {
             (MemberState::Removed, _) => MemberHealth::Removed,
+            (MemberState::Offline, None) => MemberHealth::Offline,
+            (MemberState::Offline, Some(_)) => MemberHealth::Online,
             (MemberState::Active, Some(_)) => MemberHealth::Online,
             (MemberState::Active, None) if note.is_some() => MemberHealth::Diverged,
             (MemberState::Active, None) => MemberHealth::Missing,
@@ -73,23 +137,71 @@ impl Member {
         let online = health == MemberHealth::Online;
         let meter = Arc::new(Meter::default());
         let pulse = Arc::new(Pulse::default());
-        let guarded = |disk| {
-            let metered = Arc::new(Metered::new(disk, Arc::clone(&meter)));
-            Arc::new(Guarded::new(metered, Arc::clone(&pulse), guard)) as Arc<dyn Disk>
-        };
-        let disk = disk.map(guarded);
+        let disk = disk.map(|disk| guarded(disk, &meter, &pulse, guard));
         Self {
             id,
             uuid: record.uuid,
             path: disk.as_ref().map_or_else(|| record.path.clone(), |disk| disk.path()),
-            disk,
+            disk: RwLock::new(disk),
+            guard: guard.clone(),
             trouble: Trouble::default(),
             pulse,
             meter,
             writable: AtomicBool::new(online),
+            draining: AtomicBool::new(false),
             fate: Mutex::new(Fate { health, note }),
             slabs: Mutex::new(Slabs { room: record.slabs, ..Slabs::default() }),
         }
+    }
+
+    /// The disk itself; none when it is missing. What holds it may go on using it after the member has left.
+    pub fn disk(&self) -> Option<Arc<dyn Disk>> {
+        self.disk.read().clone()
+    }
+
+    /// It can be read.
+    pub fn is_here(&self) -> bool {
+        self.disk.read().is_some()
+    }
+
+    /// Where it is now, or was last seen.
+    pub fn place(&self) -> String {
+        self.disk.read().as_ref().map_or_else(|| self.path.clone(), |disk| disk.path())
+    }
+
+    /// Takes new sets: it takes writes, and is not being emptied.
+    pub fn takes_sets(&self) -> bool {
+        self.is_writable() && !self.is_draining()
+    }
+
+    /// It is being emptied.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Begins, or ends, to empty it.
+    pub fn set_draining(&self, draining: bool) {
+        self.draining.store(draining, Ordering::Release);
+    }
+
+    /// Its disk is here again, and takes writes from now on. The caller begins a new epoch.
+    pub(super) fn attach(&self, disk: Arc<dyn Disk>) {
+        *self.disk.write() = Some(guarded(disk, &self.meter, &self.pulse, &self.guard));
+        *self.fate.lock() = Fate { health: MemberHealth::Online, note: None };
+        self.writable.store(true, Ordering::Release);
+    }
+
+    /// It takes no writes any more; it can still be read until [`Member::close`]. True when it took some until now:
+    /// the caller begins a new epoch.
+    pub(super) fn leave(&self, health: MemberHealth) -> bool {
+        let was = self.writable.swap(false, Ordering::AcqRel);
+        *self.fate.lock() = Fate { health, note: None };
+        was
+    }
+
+    /// Lets go of the disk, which is closed when nobody uses it any more.
+    pub(super) fn close(&self) -> Option<Arc<dyn Disk>> {
+        self.disk.write().take()
     }
 
     /// Takes writes: it belongs to the current epoch, or to the one about to begin.
@@ -111,7 +223,10 @@ impl Member {
     /// How it is, and what happened last.
     pub fn health(&self) -> (MemberHealth, Option<String>) {
         let fate = self.fate.lock();
-        (fate.health, fate.note.clone())
+        match fate.health {
+            MemberHealth::Online if self.is_draining() => (MemberHealth::Evacuating, fate.note.clone()),
+            health => (health, fate.note.clone()),
+        }
     }
 
     /// Sets it aside after a failed write. True when it was taking writes until now.
@@ -125,7 +240,7 @@ impl Member {
 
     /// Directories and images have slabs that must be made and deleted.
     pub fn makes_slabs(&self) -> bool {
-        self.disk.as_ref().is_some_and(|disk| disk.kind() != DiskKind::Device)
+        self.disk.read().as_ref().is_some_and(|disk| disk.kind() != DiskKind::Device)
     }
 
     /// Marks a slab as taken by a set of the set table.
@@ -185,6 +300,17 @@ impl Member {
     pub fn used_slabs(&self) -> BTreeSet<SlabNo> {
         self.slabs.lock().used.clone()
     }
+}
+
+/// A disk as the pool uses it: what goes through it is counted, and nobody waits for it longer than a deadline.
+fn guarded(
+    disk: Arc<dyn Disk>,
+    meter: &Arc<Meter>,
+    pulse: &Arc<Pulse>,
+    guard: &GuardOptions,
+) -> Arc<dyn Disk> {
+    let metered = Arc::new(Metered::new(disk, Arc::clone(meter)));
+    Arc::new(Guarded::new(metered, Arc::clone(pulse), guard))
 }
 
 impl Slabs {

@@ -23,10 +23,16 @@ pub struct Set {
     pub slots: Vec<SlabRef>,
     /// It has less redundancy than its resiliency asks for.
     pub short: bool,
-    /// Bytes that extents or metadata hold.
-    pub live: AtomicI64,
-    /// Parts of it can't be read, so the compactor leaves it alone. Forgotten at unmount.
-    pub stuck: AtomicBool,
+    state: Arc<State>,
+}
+
+/// What changes in a set. When a slot moves to another slab, this goes on in the set that replaces the old one.
+#[derive(Debug)]
+struct State {
+    live: AtomicI64,
+    stuck: AtomicBool,
+    /// A slot of it is being moved.
+    moving: AtomicBool,
     fill: Mutex<Fill>,
 }
 
@@ -77,20 +83,66 @@ impl Set {
             resiliency: record.resiliency,
             slots: record.slots.clone(),
             short: record.short,
-            live: AtomicI64::new(record.live as i64),
-            stuck: AtomicBool::new(false),
-            fill: Mutex::new(Fill {
-                at: record.fill,
-                sealed: record.sealed,
-                writers: 0,
-                headers_written: !fresh,
+            state: Arc::new(State {
+                live: AtomicI64::new(record.live as i64),
+                stuck: AtomicBool::new(false),
+                moving: AtomicBool::new(false),
+                fill: Mutex::new(Fill {
+                    at: record.fill,
+                    sealed: record.sealed,
+                    writers: 0,
+                    headers_written: !fresh,
+                }),
             }),
         }
     }
 
+    /// The same set with another slab for one slot.
+    fn with_slot(&self, slot: usize, to: SlabRef) -> Self {
+        let mut slots = self.slots.clone();
+        slots[slot] = to;
+        Self { slots, state: Arc::clone(&self.state), ..*self }
+    }
+
+    /// Bytes that extents or metadata hold.
+    pub fn live(&self) -> i64 {
+        self.state.live.load(Ordering::Acquire)
+    }
+
+    /// Counts bytes that are alive, or no more.
+    pub fn count_live(&self, delta: i64) {
+        self.state.live.fetch_add(delta, Ordering::AcqRel);
+    }
+
+    /// Parts of it can't be read, so the compactor leaves it alone. Forgotten at unmount.
+    pub fn mark_stuck(&self) {
+        self.state.stuck.store(true, Ordering::Release);
+    }
+
+    /// Claims the set for one who moves a slot of it. False when another one does already.
+    pub fn begin_moving(&self) -> bool {
+        !self.state.moving.swap(true, Ordering::AcqRel)
+    }
+
+    /// A slot of it is being moved.
+    pub fn is_moving(&self) -> bool {
+        self.state.moving.load(Ordering::Acquire)
+    }
+
+    /// A slot was moved, or is not going to be.
+    pub fn end_moving(&self) {
+        self.state.moving.store(false, Ordering::Release);
+    }
+
+    /// Nobody writes to it, and it takes no more stripes: what it holds up to its fill mark stays as it is.
+    pub fn is_still(&self) -> bool {
+        let fill = self.state.fill.lock();
+        fill.sealed && fill.writers == 0
+    }
+
     /// Its record as of now.
     pub fn record(&self) -> SetRecord {
-        let fill = self.fill.lock();
+        let fill = self.state.fill.lock();
         SetRecord {
             id: self.id,
             purpose: self.purpose,
@@ -100,26 +152,26 @@ impl Set {
             fill: fill.at,
             sealed: fill.sealed,
             short: self.short,
-            live: self.live.load(Ordering::Acquire).max(0) as u64,
+            live: self.live().max(0) as u64,
         }
     }
 
     /// How much of it is in use.
     pub fn usage(&self) -> SetUsage {
-        let fill = self.fill.lock();
+        let fill = self.state.fill.lock();
         SetUsage {
             id: self.id,
             resiliency: self.resiliency,
             capacity: self.geometry.payload_bytes(),
-            live: self.live.load(Ordering::Acquire),
+            live: self.live(),
             open: fill.writers > 0 || !fill.sealed && fill.at < self.geometry.slab_bytes,
-            stuck: self.stuck.load(Ordering::Acquire),
+            stuck: self.state.stuck.load(Ordering::Acquire),
         }
     }
 
     /// Bytes of payload that can still be written.
     pub fn room(&self) -> u64 {
-        let fill = self.fill.lock();
+        let fill = self.state.fill.lock();
         if fill.sealed {
             return 0;
         }
@@ -128,18 +180,18 @@ impl Set {
 
     /// Bytes of each slot that were handed out to stripes.
     pub fn filled(&self) -> u64 {
-        self.fill.lock().at
+        self.state.fill.lock().at
     }
 
     /// No more stripes from now on.
     pub fn seal(&self) {
-        self.fill.lock().sealed = true;
+        self.state.fill.lock().sealed = true;
     }
 
     /// The next stripe for a stream with `remaining` bytes; none when the set is full or sealed.
     /// Counts the caller as a writer until [`Set::written`].
     pub fn take_stripe(&self, remaining: u64) -> Option<Stripe> {
-        let mut fill = self.fill.lock();
+        let mut fill = self.state.fill.lock();
         if fill.sealed {
             return None;
         }
@@ -151,21 +203,21 @@ impl Set {
 
     /// The writer of one stripe is done with it, and has committed what refers to it (or never will).
     pub fn written(&self) {
-        let mut fill = self.fill.lock();
+        let mut fill = self.state.fill.lock();
         fill.writers = fill.writers.saturating_sub(1);
     }
 
     /// True once: the caller then writes the slab headers.
     pub fn take_header_duty(&self) -> bool {
-        let mut fill = self.fill.lock();
+        let mut fill = self.state.fill.lock();
         !std::mem::replace(&mut fill.headers_written, true)
     }
 
     /// Nothing in it is alive, nobody writes to it, and it takes no more (or `also_open`).
     pub fn is_dead(&self, also_open: bool) -> bool {
-        let mut fill = self.fill.lock();
+        let mut fill = self.state.fill.lock();
         let done = fill.sealed || fill.at >= self.geometry.slab_bytes || (also_open && fill.at > 0);
-        let dead = done && fill.writers == 0 && self.live.load(Ordering::Acquire) <= 0;
+        let dead = done && fill.writers == 0 && self.live() <= 0;
         if dead {
             fill.sealed = true;
         }
@@ -177,10 +229,33 @@ impl Set {
 #[derive(Debug, Default)]
 pub struct SetTable {
     sets: RwLock<HashMap<SetId, Arc<Set>>>,
-    /// Freed sets, each with the number of the checkpoint that will hold its removal.
-    freed: Mutex<Vec<(u64, Arc<Set>)>>,
+    /// Slabs of sets that were freed, or of slots that were moved.
+    freed: Mutex<Vec<Freed>>,
     /// The checkpoint that holds what is freed now.
     including: AtomicU64,
+}
+
+/// Slabs that will be free.
+#[derive(Debug)]
+struct Freed {
+    /// The number of the checkpoint that will hold the change.
+    checkpoint: u64,
+    /// The set as it was when it had them. Whoever still reads them holds it too.
+    set: Arc<Set>,
+    slabs: Vec<SlabRef>,
+}
+
+/// A slot that gets another slab.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotMove {
+    /// The set.
+    pub set: SetId,
+    /// Which of its slots.
+    pub slot: usize,
+    /// The slab that it has.
+    pub from: SlabRef,
+    /// The slab that it gets: everything up to the fill mark is there and synced.
+    pub to: SlabRef,
 }
 
 impl SetTable {
@@ -201,9 +276,35 @@ impl SetTable {
 
     /// Takes a set out; its slabs wait until the second checkpoint from now is published.
     pub fn free(&self, id: SetId) {
-        if let Some(set) = self.sets.write().remove(&id) {
-            self.freed.lock().push((self.including.load(Ordering::Acquire), set));
+        let removed = self.sets.write().remove(&id);
+        if let Some(set) = removed {
+            let slabs = set.slots.clone();
+            self.note_freed(set, slabs);
         }
+    }
+
+    /// Puts another slab in a slot's place; the old one waits as those of freed sets do. False when the set is not
+    /// as the mover saw it any more: then nothing changed.
+    pub fn replace_slot(&self, moved: &SlotMove) -> bool {
+        let mut sets = self.sets.write();
+        let Some(old) = sets.get(&moved.set) else { return false };
+        let twice = old.slots.iter().enumerate();
+        let twice = twice.filter(|(slot, _)| *slot != moved.slot).any(|(_, at)| at.member == moved.to.member);
+        if old.slots.get(moved.slot) != Some(&moved.from) || twice {
+            return false;
+        }
+        let new = Arc::new(old.with_slot(moved.slot, moved.to));
+        let old = sets.insert(moved.set, new);
+        drop(sets);
+        if let Some(old) = old {
+            self.note_freed(old, vec![moved.from]);
+        }
+        true
+    }
+
+    fn note_freed(&self, set: Arc<Set>, slabs: Vec<SlabRef>) {
+        let checkpoint = self.including.load(Ordering::Acquire);
+        self.freed.lock().push(Freed { checkpoint, set, slabs });
     }
 
     /// Takes out a set that nothing durable ever referred to; its slabs are free at once.
@@ -216,19 +317,19 @@ impl SetTable {
         self.including.store(number + 1, Ordering::Release);
     }
 
-    /// Notes that checkpoint `number` is published, and returns the sets whose slabs may be used again:
-    /// those that are gone from the root before it too, so that the previous root stays whole.
-    pub fn checkpoint_published(&self, number: u64) -> Vec<Arc<Set>> {
+    /// Notes that checkpoint `number` is published, and returns the slabs that may be used again: those that are
+    /// gone from the root before it too, so that the previous root stays whole.
+    pub fn checkpoint_published(&self, number: u64) -> Vec<SlabRef> {
         let mut freed = self.freed.lock();
         let (ready, waiting) = freed
             .drain(..)
-            .partition(|(tag, set): &(u64, Arc<Set>)| *tag < number && Arc::strong_count(set) == 1);
+            .partition(|freed: &Freed| freed.checkpoint < number && Arc::strong_count(&freed.set) == 1);
         *freed = waiting;
-        ready.into_iter().map(|(_, set)| set).collect()
+        ready.into_iter().flat_map(|freed: Freed| freed.slabs).collect()
     }
 
     /// Slabs of freed sets that a checkpoint or two will make free.
     pub fn waiting_slabs(&self) -> Vec<SlabRef> {
-        self.freed.lock().iter().flat_map(|(_, set)| set.slots.iter().copied()).collect()
+        self.freed.lock().iter().flat_map(|freed| freed.slabs.iter().copied()).collect()
     }
 }

@@ -7,7 +7,7 @@ use super::error::{PoolError, Result};
 use super::sets::Set;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
-use crate::member::superblock::{Purpose, SetRecord, SlabRef};
+use crate::member::superblock::{MemberId, Purpose, SetId, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError};
 use crate::sync::Arc;
 use crate::units::MIB;
@@ -165,12 +165,29 @@ impl Pool {
         Ok(taken)
     }
 
+    /// Begins to empty a member, or gives that up. Meanwhile it takes no new sets; those that were being filled are
+    /// closed, and those made ahead given back.
+    pub fn set_draining(&self, id: MemberId, draining: bool) {
+        let Some(member) = self.members().get(usize::from(id)) else { return };
+        member.set_draining(draining);
+        let mut state = self.space.lock();
+        for class in state.classes.values_mut() {
+            self.drop_unusable(class);
+        }
+    }
+
+    /// Every set that is made from now on has this number, or a higher one.
+    pub fn next_set(&self) -> SetId {
+        let state = self.space.lock();
+        (self.epoch_counter() << 32) | (state.last_set + 1)
+    }
+
     /// Takes up filling a set where it was left at the last unmount or crash.
     pub(super) fn reopen_set(&self, set: &Arc<Set>) {
         let key = Key::new(&set.resiliency, set.purpose, Urgency::Ordinary);
         let mut state = self.space.lock();
         let class = state.classes.entry(key).or_default();
-        if set.room() > 0 && self.set_is_writable(set) {
+        if set.room() > 0 && self.set_may_grow(set) {
             class.open.push(Arc::clone(set));
         }
     }
@@ -183,11 +200,11 @@ impl Pool {
         }
     }
 
-    /// Gives the slabs of sets back that were freed two checkpoints ago, or never written.
-    pub(super) fn return_slabs(&self, set: &Set) {
-        for slot in &set.slots {
+    /// Gives slabs back that were freed two checkpoints ago, or that nothing durable ever referred to.
+    pub(super) fn return_slabs(&self, slabs: &[SlabRef]) {
+        for slot in slabs {
             let member = self.member(slot.member);
-            if let (true, Some(disk)) = (member.is_writable() && member.makes_slabs(), &member.disk)
+            if let (true, Some(disk)) = (member.is_writable() && member.makes_slabs(), member.disk())
                 && let Err(error) = disk.delete_slab(slot.slab)
             {
                 log::warn!("slab {} is free but stays allocated: {error}", slot.slab);
@@ -224,7 +241,7 @@ impl Pool {
             .zip(held)
             .map(
                 |(member, held)| {
-                    if member.is_writable() { member.free_slabs().saturating_sub(*held) } else { 0 }
+                    if member.takes_sets() { member.free_slabs().saturating_sub(*held) } else { 0 }
                 },
             )
             .collect();
@@ -232,7 +249,7 @@ impl Pool {
             return Ok(choice);
         }
         // Full members are no reason to write with less redundancy; missing ones are.
-        let writable = self.members().iter().filter(|member| member.is_writable()).count();
+        let writable = self.members().iter().filter(|member| member.takes_sets()).count();
         if writable == 0 {
             return Err(PoolError::NoWritableMember);
         }
@@ -258,41 +275,29 @@ impl Pool {
             let member = &self.members()[index];
             let Some(slab) = member.take_slab(held[index]) else {
                 member.mark_full();
-                self.give_up(&slots);
+                self.return_slabs(&slots);
                 return Ok(None);
             };
             slots.push(SlabRef { member: member.id, slab });
-            let made = match &member.disk {
+            let made = match member.disk() {
                 Some(disk) => disk.create_slab(slab),
                 None => Err(MemberError::NoSlab { path: member.path.clone(), slab }),
             };
             match made {
                 Ok(()) => {}
                 Err(MemberError::NoSpace { .. }) => {
-                    self.give_up(&slots);
+                    self.return_slabs(&slots);
                     member.mark_full();
                     return Ok(None);
                 }
                 Err(error) => {
-                    self.give_up(&slots);
+                    self.return_slabs(&slots);
                     self.slab_failed(member.id, &error);
                     return if error.is_own_shortage() { Err(error.into()) } else { Ok(None) };
                 }
             }
         }
         Ok(Some(slots))
-    }
-
-    fn give_up(&self, slots: &[SlabRef]) {
-        for slot in slots {
-            let member = self.member(slot.member);
-            if let (true, Some(disk)) = (member.makes_slabs(), &member.disk)
-                && let Err(error) = disk.delete_slab(slot.slab)
-            {
-                log::warn!("slab {} is free but stays allocated: {error}", slot.slab);
-            }
-            member.return_slab(slot.slab);
-        }
     }
 
     fn register_set(
@@ -332,18 +337,18 @@ impl Pool {
     /// Closes sets that lost a member: full ones, sealed ones, and those no longer writable.
     fn drop_unusable(&self, class: &mut Class) {
         class.open.retain(|set| {
-            let usable = self.set_is_writable(set);
+            let usable = self.set_may_grow(set);
             if !usable {
                 set.seal();
             }
             usable && set.room() > 0
         });
         let (keep, lost): (VecDeque<_>, VecDeque<_>) =
-            class.prepared.drain(..).partition(|set| self.set_is_writable(set));
+            class.prepared.drain(..).partition(|set| self.set_may_grow(set));
         class.prepared = keep;
         for set in lost {
             self.sets.forget(set.id);
-            self.return_slabs(&set);
+            self.return_slabs(&set.slots);
         }
     }
 
@@ -353,7 +358,7 @@ impl Pool {
         for class in state.classes.values_mut() {
             for set in std::mem::take(&mut class.prepared) {
                 self.sets.forget(set.id);
-                self.return_slabs(&set);
+                self.return_slabs(&set.slots);
             }
         }
     }
@@ -365,7 +370,7 @@ impl Pool {
             .members()
             .iter()
             .filter(|member| member.is_writable())
-            .filter_map(|member| member.disk.as_ref().map(|disk| (member, disk)))
+            .filter_map(|member| member.disk().map(|disk| (member, disk)))
             .filter(|(_, disk)| disk.kind() == DiskKind::Directory)
             .collect();
         for (_, disk) in &directories {

@@ -42,6 +42,10 @@ pub enum MemberHealth {
     Slow,
     /// Began a history of its own; refused.
     Diverged,
+    /// Taken offline by hand, until it is brought online again.
+    Offline,
+    /// Read and written, and being emptied.
+    Evacuating,
     /// Taken out of the pool.
     Removed,
 }

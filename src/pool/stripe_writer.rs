@@ -250,8 +250,8 @@ impl Pool {
         let mut inbox = Inbox::new(&self.io.clock);
         let mut asked = Vec::new();
         for slab in &slabs {
-            if let Some(disk) = &self.member(slab.member).disk {
-                inbox.ask(disk, Request::Sync(Area::Slab(slab.slab)));
+            if let Some(disk) = self.member(slab.member).disk() {
+                inbox.ask(&disk, Request::Sync(Area::Slab(slab.slab)));
                 asked.push(slab);
             }
         }
@@ -291,13 +291,13 @@ impl Pool {
         let mut writes = Writes { inbox: Inbox::new(&self.io.clock), slots: Vec::new() };
         for (slot, place) in set.slots.iter().enumerate() {
             let member = self.member(place.member);
-            let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable()) else {
+            let Some(disk) = member.disk().filter(|_| member.is_writable()) else {
                 failed.insert(*place);
                 continue;
             };
             let mut write = |offset, bytes: Bytes, len| {
                 let area = Area::Slab(place.slab);
-                writes.inbox.ask(disk, Request::Write { area, offset, bytes, range: 0..len });
+                writes.inbox.ask(&disk, Request::Write { area, offset, bytes, range: 0..len });
                 writes.slots.push(*place);
             };
             if fresh {

@@ -186,7 +186,8 @@ impl Store {
         let trees = last.live.total();
         let slab_bytes = self.pool.dimensions().slab_bytes;
         let budget = self.room.move_bytes(trees);
-        let emptied = sets_to_empty(&self.pool.metadata_usage(), &last.live, slab_bytes, budget);
+        let mut emptied = sets_to_empty(&self.pool.metadata_usage(), &last.live, slab_bytes, budget);
+        emptied.extend(self.wanted_empty(&last.live, budget));
         let touched = nodes_in(&self.nodes, roots, &emptied)?;
         let mut writer = NodeWriter::new(&self.pool, &self.nodes, self.node_bytes);
         let merged = merge(&self.nodes, roots, frozen, &touched, &mut writer);
@@ -205,6 +206,20 @@ impl Store {
         let mut block_sets = live.write_into(self.pool.metadata_sets());
         block_sets.retain(|record| block.iter().any(|piece| piece.set == record.id));
         Ok(Written { number: last.number + 1, roots: merged.roots, block, live, block_sets, replaced })
+    }
+
+    /// Of the sets that a job wants empty, as many as may be moved at once.
+    fn wanted_empty(&self, live: &LiveBytes, budget: u64) -> Vec<SetId> {
+        let wanted = self.to_empty.lock();
+        let mut sets: Vec<SetId> = wanted.iter().copied().filter(|set| live.get(*set) > 0).collect();
+        sets.sort_unstable();
+        let mut moved = 0;
+        sets.retain(|set| {
+            let fits = moved == 0 || moved + live.get(*set) <= budget;
+            moved += live.get(*set);
+            fits
+        });
+        sets
     }
 
     /// A root must not run ahead of the log: it would have inodes of which only the log has the data, and lack

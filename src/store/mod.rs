@@ -12,7 +12,9 @@ mod error;
 #[doc(hidden)]
 pub mod hostile;
 mod journal;
+mod membership;
 mod merge;
+mod moving;
 mod node;
 mod node_cache;
 mod overlay;
@@ -30,10 +32,11 @@ pub use check::TreeCounts;
 pub use error::{Result, StoreError};
 pub use tx::Tx;
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use crate::limits::{META_CACHE_DEFAULT_BYTES, NODE_BYTES};
-use crate::member::superblock::Seq;
+use crate::member::superblock::{Seq, SetId};
 use crate::member::wire;
 use crate::pool::Pool;
 use crate::sync::{Arc, Clock, Mutex, RwLock};
@@ -110,6 +113,8 @@ pub struct Store {
     left: Mutex<Left>,
     node_bytes: usize,
     clock: Clock,
+    /// Metadata sets that a job wants empty.
+    to_empty: Mutex<HashSet<SetId>>,
 }
 
 impl Store {
@@ -120,6 +125,11 @@ impl Store {
     /// [`StoreError::TooLarge`], [`StoreError::Poisoned`], [`StoreError::ReadOnly`], [`StoreError::JournalFull`]
     /// (see [`Store::log_is_short`]): then nothing is applied.
     pub fn commit(&self, tx: Tx) -> Result<Seq> {
+        self.commit_with(tx, || {})
+    }
+
+    /// The same, with something that is done once nothing can fail any more, before the records of sets are looked at.
+    fn commit_with(&self, tx: Tx, first: impl FnOnce()) -> Result<Seq> {
         if self.pool.read_only() {
             return Err(StoreError::ReadOnly);
         }
@@ -131,6 +141,7 @@ impl Store {
         let estimate =
             ops.iter().map(|op| wire::encode(op).len()).sum::<usize>() + (live.len() + idle.len()) * 512;
         journal.check_commit(estimate, self.pool.dimensions().ring_bytes, has_data)?;
+        first();
         for (set, delta) in live {
             self.pool.count_live(set, delta);
             let key = serde_bytes::ByteBuf::from(tables::set_key(set));

@@ -64,6 +64,7 @@ impl Store {
             last_checkpoint: Mutex::new(last_checkpoint),
             last_checkpoint_at: Mutex::new(options.clock.elapsed()),
             node_bytes: options.node_bytes,
+            to_empty: Mutex::default(),
             clock: options.clock,
             pool,
         };
@@ -137,11 +138,9 @@ fn replay(pool: &Pool, root: Option<&Root>, overlay: &mut Overlay, force: bool) 
     let ring_bytes = pool.dimensions().ring_bytes;
     let epochs = pool.epochs();
     let rings = pool.rings();
-    let mut readers: Vec<RingReader> = rings
-        .iter()
-        .filter_map(|&id| pool.members()[usize::from(id)].disk.as_deref())
-        .map(|disk| RingReader::new(disk, ring_bytes))
-        .collect();
+    let disks: Vec<_> = rings.iter().filter_map(|&id| pool.members().get(usize::from(id))?.disk()).collect();
+    let mut readers: Vec<RingReader> =
+        disks.iter().map(|disk| RingReader::new(&**disk, ring_bytes)).collect();
     let mut replay = Replay { last: seq - 1, end: position, data: DataIndex::for_replay() };
     let mut acked = 0;
     while let Some((at, header, payload)) = next_record(&mut readers, position, seq, &epochs) {

@@ -9,9 +9,9 @@ pub use clock::{Clock, Timestamp};
 pub use parking_lot::{
     Condvar, MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-pub use std::sync::Arc;
 pub use std::sync::atomic;
 pub use std::sync::mpsc;
+pub use std::sync::{Arc, OnceLock};
 pub use std::thread::JoinHandle;
 
 /// Starts a named thread. The name is what `ps -L` and a debugger show.

@@ -126,6 +126,7 @@ fn lines(own: &Superblock) -> Vec<MemberLine> {
             state: match record.state {
                 MemberState::Active => "active",
                 MemberState::Removed => "removed",
+                MemberState::Offline => "offline",
             },
             slabs: record.slabs,
             holds_ring: record.ring_from.is_some(),

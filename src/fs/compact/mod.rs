@@ -18,6 +18,7 @@ use std::time::Duration;
 use super::Fs;
 use super::error::Result;
 use crate::member::superblock::SetId;
+use crate::pool::moving::Move;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 pub(super) use victims::Pace;
@@ -101,6 +102,36 @@ impl Fs {
             self.pool.mark_stuck(set);
         }
         Ok(Step::Set)
+    }
+
+    /// Moves a few MiB of one set, from address `from` on, to sets as they are made now: for jobs that want it empty,
+    /// however much of it is alive. It must take no more stripes. Returns the bytes moved and the address to go on from;
+    /// none at the end.
+    ///
+    /// # Errors
+    /// Those of reading and writing; then nothing is lost, and what was moved before stays moved.
+    pub fn rewrite_part(&self, set: SetId, from: u64) -> Result<(u64, Option<u64>)> {
+        self.may_change()?;
+        let _turn = self.compactor.work.lock();
+        if self.compactor.stopped.load(Ordering::Acquire) {
+            return Err(super::FsError::Unmounted);
+        }
+        let Some(usage) = self.pool.set_usage(set) else { return Ok((0, None)) };
+        let (cargo, next) = self.gather(set, from)?;
+        let bytes = cargo.iter().map(cargo::Cargo::bytes).sum();
+        if !cargo.is_empty() {
+            self.carry(&usage, cargo)?;
+        }
+        Ok((bytes, next))
+    }
+
+    /// Makes moved slots count; see [`crate::store::Store::commit_moves`].
+    ///
+    /// # Errors
+    /// Those of committing.
+    pub fn commit_slot_moves(&self, moves: Vec<Move>) -> Result<usize> {
+        self.may_change()?;
+        Ok(self.store.commit_moves(moves)?)
     }
 
     fn next_victim(&self, pace: Pace) -> Option<Work> {

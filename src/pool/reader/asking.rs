@@ -38,14 +38,14 @@ impl<'a> Reading<'a> {
     /// Asks a slot's member, if it is here.
     pub fn ask(&mut self, slot: usize, offset: u64, len: u64) -> Option<usize> {
         let place = self.set.slots[slot];
-        let disk = self.pool.member(place.member).disk.as_ref()?;
+        let disk = self.pool.member(place.member).disk()?;
         let buf: AlignedBuf = self.pool.buffers.take(len as usize);
         let offset_in_slab = SLAB_HEADER_BYTES + offset;
         let at = self.pool.now();
         let request =
             Request::Read { area: Area::Slab(place.slab), offset: offset_in_slab, buf, len: len as usize };
         self.asked.push(Asked { slot, at, offset, outcome: None });
-        Some(self.inbox.ask(disk, request))
+        Some(self.inbox.ask(&disk, request))
     }
 
     /// Asks for a read of the plan, unless its member is slow and the others can give it.
@@ -83,7 +83,7 @@ impl<'a> Reading<'a> {
     /// Whether a slot's member is here and answers as quickly as usual.
     pub fn is_well(&self, slot: usize) -> bool {
         let id = self.member(slot);
-        self.pool.member(id).disk.is_some() && !self.pool.is_slow(id)
+        self.pool.member(id).is_here() && !self.pool.is_slow(id)
     }
 
     /// Notes the next arrival, whatever it is, and gives its number. None when nothing came until `until`.

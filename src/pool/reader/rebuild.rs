@@ -113,7 +113,7 @@ impl Reading<'_> {
 
     /// Asks the slots that answer as usual; where these are too few, all.
     fn ask_others(&mut self, slot: usize, group: &Group, cause: Cause) -> Effort {
-        let here = |slot: &usize| self.pool.member(self.member(*slot)).disk.is_some();
+        let here = |slot: &usize| self.pool.member(self.member(*slot)).is_here();
         let (mut well, mut spare): (Vec<usize>, Vec<usize>) =
             group.slots.iter().copied().filter(here).partition(|&slot| self.is_well(slot));
         if well.len() < group.needed {
@@ -211,8 +211,7 @@ impl Reading<'_> {
     fn heal(&self, slot: usize, bad: &[Bad], wanted: &Wanted) {
         let place = self.set.slots[slot];
         let member = self.pool.member(place.member);
-        let Some(disk) = member.disk.as_ref().filter(|_| member.is_writable() && !self.pool.read_only())
-        else {
+        let Some(disk) = member.disk().filter(|_| member.is_writable() && !self.pool.read_only()) else {
             return;
         };
         for bad in bad {

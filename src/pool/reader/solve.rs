@@ -39,7 +39,7 @@ pub(super) fn rebuild_sector(
 }
 
 /// All choices of `k` of `n` things, as ascending indices.
-fn combinations(n: usize, k: usize) -> impl Iterator<Item = Vec<usize>> {
+pub(in crate::pool) fn combinations(n: usize, k: usize) -> impl Iterator<Item = Vec<usize>> {
     let mut next: Option<Vec<usize>> = (k <= n).then(|| (0..k).collect());
     std::iter::from_fn(move || {
         let current = next.take()?;

@@ -202,9 +202,7 @@ fn a_slab_is_not_used_again_while_a_late_write_may_hit_it() {
     let slabs_before: Vec<_> = pool.members()[1].used_slabs().into_iter().collect();
     // Two checkpoints later the sets that it spoiled would be handed out again.
     for number in 1..4 {
-        for set in
-            pool.sets.all().iter().filter(|set| set.live.load(crate::sync::atomic::Ordering::Acquire) == 0)
-        {
+        for set in pool.sets.all().iter().filter(|set| set.live() == 0) {
             pool.free_if_dead(set.id, true);
         }
         pool.checkpoint_begun(number);

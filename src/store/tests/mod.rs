@@ -1,6 +1,7 @@
 //! The store over simulated disks: every crash point of a scripted workload, with members lost as well.
 
 mod failures;
+mod members;
 mod trees;
 
 use std::collections::BTreeMap;

@@ -276,6 +276,8 @@ fn member_word(health: MemberHealth) -> &'static str {
         MemberHealth::Slow => "SLOW",
         MemberHealth::Failing => "FAILING",
         MemberHealth::Diverged => "DIVERGED",
+        MemberHealth::Offline => "OFFLINE",
+        MemberHealth::Evacuating => "evacuating",
         MemberHealth::Removed => "removed",
     }
 }

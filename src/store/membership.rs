@@ -1,0 +1,75 @@
+//! Members come and go: with the log standing still, and nothing acknowledged before all members know of it.
+
+use super::Store;
+use super::error::Result;
+use crate::member::Disk;
+use crate::member::open::{self, Bounds, MemberSpec};
+use crate::member::superblock::MemberId;
+use crate::pool::{Found, JournalEnd, PoolError};
+use crate::sync::Arc;
+
+impl Store {
+    /// Takes a path into the pool as a new member.
+    ///
+    /// # Errors
+    /// Those of [`crate::pool::Pool::plan_addition`], before anything is written, and of
+    /// [`crate::pool::Pool::admit`].
+    pub fn add_member(&self, spec: &MemberSpec, force: bool) -> Result<MemberId> {
+        self.pool.plan_addition(spec, force)?;
+        let disk = open::create(spec, self.pool.dimensions(), force).map_err(PoolError::from)?;
+        self.add_disk(disk, spec.bounds)
+    }
+
+    /// Takes a disk into the pool that is prepared and has no superblock.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::admit`].
+    pub fn add_disk(&self, disk: Arc<dyn Disk>, bounds: Bounds) -> Result<MemberId> {
+        self.change_members(|end| self.pool.admit(end, disk, bounds))
+    }
+
+    /// Takes a member back that was found again.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::readmit`].
+    pub fn bring_online(&self, found: Found) -> Result<MemberId> {
+        self.change_members(|end| self.pool.readmit(end, found))
+    }
+
+    /// Takes a member offline until it is brought back.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::take_offline`].
+    pub fn take_offline(&self, member: MemberId, force: bool) -> Result<()> {
+        self.change_members(|end| self.pool.take_offline(end, member, force))
+    }
+
+    /// Takes an empty member out of the pool.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::remove`].
+    pub fn remove_member(&self, member: MemberId) -> Result<()> {
+        self.change_members(|end| self.pool.remove(end, member))
+    }
+
+    /// Gives up a member that is not here.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::give_up_lost`].
+    pub fn give_up_lost(&self, member: MemberId, force: bool) -> Result<()> {
+        self.change_members(|end| self.pool.give_up_lost(end, member, force))
+    }
+
+    /// Runs a change of the membership while nobody writes to the log. A pool without any member that takes writes
+    /// takes no more changes; a refusal changes nothing.
+    fn change_members<T>(&self, change: impl FnOnce(&JournalEnd) -> crate::pool::Result<T>) -> Result<T> {
+        let turn = self.journal.turn()?;
+        let end = self.journal.lock().end();
+        let outcome = change(&end);
+        drop(turn);
+        if let Err(error @ PoolError::NoWritableMember) = &outcome {
+            self.journal.poison(&error.to_string());
+        }
+        Ok(outcome?)
+    }
+}
