@@ -60,6 +60,14 @@ pub enum MemberError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// It could not be opened within the deadline.
+    #[error("{path}: no answer in {} s while it was opened; it is taken for missing", .waited.as_secs_f32())]
+    OpenTimeout {
+        /// The path.
+        path: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// The member owes an answer for longer than the deadline, so nothing more was asked of it.
     #[error("{path} has not answered for {} s; nothing more is asked of it until it does", .since.as_secs())]
     Hanging {

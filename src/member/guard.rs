@@ -10,13 +10,14 @@
 
 mod queue;
 
+use std::path::Path;
 use std::time::Duration;
 
 use self::queue::Queue;
 use super::pulse::{Beat, Pulse};
 use super::request::{Answer, Inbox, Reply, Request};
 use super::{AlignedBuf, Area, Disk, DiskKind, MemberError, Result, Room, SlabNo};
-use crate::sync::{Arc, Clock, Mutex};
+use crate::sync::{Arc, Clock, Mutex, mpsc, spawn};
 
 /// Deadline of every request, unless another is asked for.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -81,6 +82,30 @@ impl Guarded {
 
     fn ask_plainly(&self, request: Request) -> Result<()> {
         self.ask(request, self.options.deadline).map(|_| ())
+    }
+}
+
+/// Does something with the member at `path` that may hang, on a thread of its own, and waits at most `deadline`.
+///
+/// # Errors
+/// Those of `work`; [`MemberError::OpenTimeout`] when it took too long. It goes on then, and what it gives is dropped.
+pub fn within<T: Send + 'static>(
+    path: &Path,
+    deadline: Duration,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (sender, result) = mpsc::channel();
+    spawn("open-member", move || {
+        // Nobody may be waiting any more.
+        let _ = sender.send(work());
+    });
+    let path = || path.display().to_string();
+    match result.recv_timeout(deadline) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            Err(MemberError::OpenTimeout { path: path(), waited: deadline })
+        }
+        Err(mpsc::RecvTimeoutError::Disconnected) => Err(MemberError::Dropped { path: path() }),
     }
 }
 
@@ -154,6 +179,12 @@ impl Disk for Guarded {
     fn room(&self) -> Result<Room> {
         let known = *self.room.lock();
         let patience = self.options.deadline.min(ROOM_PATIENCE);
+        let owed = self.pulse.owes_since(self.options.clock.elapsed());
+        if let (Some(known), Some(owed)) = (known, owed)
+            && owed >= patience
+        {
+            return Ok(known);
+        }
         match (self.ask(Request::Room, patience), known) {
             (Ok(Answer::Room(room)), _) => {
                 *self.room.lock() = Some(room);

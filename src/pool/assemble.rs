@@ -11,6 +11,7 @@ use super::roster::Member;
 use super::sets::{Set, SetTable};
 use super::{Pool, PoolParts};
 use crate::member::guard::GuardOptions;
+use crate::member::guard::within;
 use crate::member::superblock::{Epoch, MemberId, MemberState, Purpose, SetRecord, Superblock};
 use crate::member::{Disk, MemberError, guard, lock_pool, open, ring, runtime_dir};
 use crate::sync::{Arc, Clock};
@@ -411,6 +412,7 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
                 | MemberError::Unsuitable { .. }
                 | MemberError::DamagedSuperblock { .. }
                 | MemberError::Access { .. }
+                | MemberError::OpenTimeout { .. }
                 | MemberError::Io { .. }),
             )) => {
                 log::warn!("{error}");
@@ -426,8 +428,23 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
 }
 
 fn open_one(path: &Path, options: &AssembleOptions) -> Result<Found> {
-    let (disk, superblock) = open::open(path, None, options.read_only)?;
+    let (disk, superblock) = if options.threads {
+        let (opened, read_only) = (path.to_owned(), options.read_only);
+        within(path, options.deadline, move || open::open(&opened, None, read_only))?
+    } else {
+        open::open(path, None, options.read_only)?
+    };
     Ok(Found { disk, superblock })
+}
+
+/// Whether there is something at `path`. Even that may hang, on a dead network file system.
+fn is_there(path: &Path, options: &AssembleOptions) -> bool {
+    let asked = path.to_owned();
+    if options.threads {
+        within(path, options.deadline, move || Ok(asked.exists())).unwrap_or(false)
+    } else {
+        asked.exists()
+    }
 }
 
 fn add(found: &mut Vec<Found>, one: Found) -> Result<()> {
@@ -458,7 +475,7 @@ fn open_known(found: &mut Vec<Found>, options: &AssembleOptions) -> Result<()> {
     }
     let pool = found[0].superblock.pool;
     for (id, path) in missing_paths(found) {
-        if !Path::new(&path).exists() {
+        if !is_there(Path::new(&path), options) {
             continue;
         }
         match open_one(Path::new(&path), options) {

@@ -309,6 +309,11 @@ impl Pool {
 }
 
 impl SuperState {
+    /// The last epoch's number; 0 before the first.
+    pub(super) fn last_epoch(&self) -> u64 {
+        self.superblock.epochs.last().map_or(0, |epoch| epoch.counter)
+    }
+
     fn current_epoch(&self) -> CurrentEpoch {
         self.superblock.epochs.last().map_or(
             CurrentEpoch { counter: 0, id: 0, ring_holders: Vec::new() },

@@ -8,6 +8,10 @@ use super::roster::Member;
 use super::sets::Set;
 use super::status::{Health, MemberHealth, MemberStatus, PoolStatus};
 use super::trouble::Kind;
+use crate::sync::Arc;
+
+/// An answer that is owed for longer holds others up.
+const STALLED: Duration = Duration::from_secs(1);
 
 impl Pool {
     /// The state of the pool for people and programs.
@@ -31,7 +35,7 @@ impl Pool {
             read_only: self.read_only(),
             resiliency: self.default_resiliency().to_string(),
             tolerance: self.default_resiliency().tolerance() as u64,
-            epoch: self.epochs().last().map_or(0, |epoch| epoch.counter),
+            epoch: self.last_epoch(),
             slab_bytes: self.dimensions().slab_bytes,
             members,
             sets: sets.len() as u64,
@@ -39,6 +43,21 @@ impl Pool {
             sets_unreadable: unreadable,
             space: self.space(&self.default_resiliency()),
         }
+    }
+
+    /// The last epoch's number. While one is being published, which a hanging member holds up, the one that begins.
+    fn last_epoch(&self) -> u64 {
+        match self.superblock.try_lock() {
+            Some(state) => state.last_epoch(),
+            None => self.epoch_counter(),
+        }
+    }
+
+    /// Whether some member that takes writes has owed an answer for so long that whoever needs it may wait long.
+    pub fn is_stalled(&self) -> bool {
+        let now = self.now();
+        let owes = |member: &Arc<Member>| member.pulse.owes_since(now).is_some_and(|owed| owed > STALLED);
+        self.members().iter().any(|member| member.is_writable() && owes(member))
     }
 
     fn lacks_redundancy(&self, set: &Set) -> bool {

@@ -61,6 +61,8 @@ pub struct Pool {
     members: Roster,
     sets: SetTable,
     space: Mutex<SpaceState>,
+    /// Held while the slabs of a new set are made. Taken before [`Pool::space`].
+    making_set: Mutex<()>,
     lanes: Lanes,
     /// Deadline and clock of the members' I/O.
     io: GuardOptions,
@@ -73,6 +75,7 @@ pub struct Pool {
     partial: bool,
     refuse_short: bool,
     uuid: Uuid,
+    name: String,
     dimensions: Dimensions,
     resiliency: Resiliency,
     /// Holds the pool's lock on this machine.
@@ -100,6 +103,7 @@ impl Pool {
             members: Roster::new(parts.members),
             sets: parts.sets,
             space: Mutex::default(),
+            making_set: Mutex::default(),
             buffers: Arc::default(),
             membership: AtomicU64::new(0),
             // Sets made before the first epoch of this mount is published carry its number already.
@@ -108,6 +112,7 @@ impl Pool {
             partial: parts.partial,
             refuse_short: parts.refuse_short,
             uuid: superblock.pool,
+            name: superblock.name.clone(),
             dimensions: superblock.dimensions,
             resiliency: superblock.resiliency,
             superblock: Mutex::new(parts.state),
@@ -122,7 +127,7 @@ impl Pool {
 
     /// The pool's name.
     pub fn name(&self) -> String {
-        self.superblock.lock().superblock.name.clone()
+        self.name.clone()
     }
 
     /// Sizes that are the same on every member.

@@ -84,3 +84,16 @@ fn what_was_given_up_still_reaches_the_medium() {
     guarded.read(Area::Journal, 0, &mut back).expect("reads");
     assert_eq!(back[0], 7);
 }
+
+#[test]
+fn what_may_hang_is_done_within_a_time() {
+    let path = Path::new("/a/member");
+    let slow = within(path, SECOND / 50, || {
+        std::thread::sleep(SECOND);
+        Ok(1)
+    });
+    assert!(matches!(slow, Err(MemberError::OpenTimeout { .. })), "{slow:?}");
+    assert_eq!(within(path, 60 * SECOND, || Ok(2)).expect("in time"), 2);
+    let panicked = within::<()>(path, 60 * SECOND, || panic!("on purpose"));
+    assert!(matches!(panicked, Err(MemberError::Dropped { .. })), "{panicked:?}");
+}

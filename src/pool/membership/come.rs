@@ -56,7 +56,7 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::check_return`]; [`PoolError::StillWriting`] while stripes that it failed to take are being written
-    /// elsewhere, or old writes to it have not ended: try again soon. [`PoolError::CameToNothing`] when it failed once more.
+    /// elsewhere, [`PoolError::OldWrites`] while old writes to it have not ended: try again soon. [`PoolError::CameToNothing`] when it failed once more.
     pub fn readmit(&self, end: &JournalEnd, found: Found) -> Result<MemberId> {
         self.check_return(&found)?;
         let Found { disk, superblock: own } = found;
@@ -64,7 +64,7 @@ impl Pool {
         let member = self.member(id);
         // A write that was given up long ago may still hit any slab that it had then.
         if member.owes_answers(self.now()) {
-            return Err(PoolError::StillWriting { path, member: id });
+            return Err(PoolError::OldWrites { path, member: id });
         }
         // What it failed to take must not be taken for complete because it is well again.
         for set in self.sets.all() {
