@@ -1,14 +1,20 @@
 //! Moves slots and rewrites sets, a bounded amount at a time: what all jobs that move data have in common.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::job::{JobError, Unsaved};
-use crate::fs::Fs;
+use crate::fs::{Fs, FsError};
 use crate::member::superblock::{MemberId, Purpose, SetId};
+use crate::pool::PoolError;
 use crate::pool::moving::{KnownSums, Move, SlotInfo, copy_some};
+use crate::units::SECTOR;
 
 /// Most slots that are on their way side by side.
-const MOVES_MAX: usize = 8;
+const MOVES_MAX: usize = 12;
+/// Most chunks that are in memory at a time.
+const CHUNKS_MAX: u64 = 64;
+/// Out of so many times as many slots those are chosen that keep all members busy.
+const CHOICE: usize = 4;
 /// Checkpoints in a row that may change nothing: what was given up is used again after the second.
 const CHECKPOINTS_MAX: u32 = 3;
 
@@ -23,11 +29,17 @@ pub(super) struct Begun {
     pub dead: usize,
     /// Slots for which no member has room.
     pub homeless: Vec<SlotInfo>,
+    /// Slots that can't be rebuilt, or not in full, as long as their member is away. It may come back, with all of it.
+    pub unsaved: usize,
 }
 
 /// The moves under way, and the set that is being rewritten.
 #[derive(Debug, Default)]
 pub(super) struct Carrier {
+    /// A slot of a member that may come back moves only if nothing of it is lost by that.
+    cautious: bool,
+    /// Sets with slots that could not be rebuilt in full.
+    damaged: HashSet<SetId>,
     moves: Vec<Move>,
     rewriting: Option<(SetId, u64)>,
     checkpoints: u32,
@@ -35,6 +47,11 @@ pub(super) struct Carrier {
 }
 
 impl Carrier {
+    /// One that leaves slots where they are that it can't rebuild in full, as long as their member may come back.
+    pub fn cautious() -> Self {
+        Self { cautious: true, ..Self::default() }
+    }
+
     /// Nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.moves.is_empty()
@@ -57,43 +74,81 @@ impl Carrier {
     ) -> Result<Begun, JobError> {
         let pool = fs.pool();
         let width = pool.members().iter().filter(|member| member.takes_sets()).count();
-        let most = width.clamp(1, MOVES_MAX);
+        let most = (2 * width).clamp(1, MOVES_MAX);
         let mut begun = Begun::default();
-        let mut chosen: Vec<SlotInfo> = Vec::new();
+        let mut ready = self.ready(fs, slots, most * CHOICE, &target, &mut begun);
+        let mut metadata = self.metadata_sums(fs, &ready)?;
+        // Bytes that each member is to read or write at a time, in chunks.
+        let mut load: HashMap<MemberId, u64> = HashMap::new();
+        let mut chunks = 0;
+        while begun.count < most && chunks < CHUNKS_MAX && !ready.is_empty() {
+            let busiest = |slot: &SlotInfo| {
+                let loads = pool.sources_of(slot).into_iter().map(|id| load.get(&id).copied().unwrap_or(0));
+                loads.max().unwrap_or(0)
+            };
+            let next = (0..ready.len()).min_by_key(|&index| busiest(&ready[index])).unwrap_or(0);
+            let slot = ready.remove(next);
+            let sums = match slot.purpose {
+                Purpose::Meta => metadata.remove(&slot.set).unwrap_or_default(),
+                Purpose::Data => fs.store().data_sums(slot.set)?,
+            };
+            // Those that began meanwhile took some of the room.
+            let Some(to) = target(&slot) else {
+                begun.homeless.push(slot);
+                continue;
+            };
+            let sources = pool.sources_of(&slot);
+            if !self.begin_one(fs, &slot, to, sums)? {
+                begun.busy += 1;
+                continue;
+            }
+            begun.count += 1;
+            chunks += sources.len() as u64 + 1;
+            sources.into_iter().chain([to]).for_each(|id| *load.entry(id).or_default() += 1);
+        }
+        Ok(begun)
+    }
+
+    /// The first slots that can be moved now, at most so many. What is with the others is counted.
+    fn ready(
+        &self,
+        fs: &Fs,
+        slots: &[SlotInfo],
+        most: usize,
+        target: &impl Fn(&SlotInfo) -> Option<MemberId>,
+        begun: &mut Begun,
+    ) -> Vec<SlotInfo> {
+        let pool = fs.pool();
+        let mut ready: Vec<SlotInfo> = Vec::new();
         for slot in slots {
-            if chosen.len() == most {
+            if ready.len() == most {
                 break;
             }
-            let same = chosen.iter().any(|other| other.set == slot.set);
-            if same || !slot.free || !pool.quiet(slot.set) {
+            let same = ready.iter().any(|other| other.set == slot.set);
+            let lost = pool.has_lost_slot(&slot.place);
+            let may_return = lost && pool.active_member(slot.place.member).is_ok();
+            if may_return && (slot.spare < 0 || self.damaged.contains(&slot.set)) {
+                begun.unsaved += 1;
+            } else if same || !slot.free || !pool.quiet(slot.set) {
                 begun.busy += 1;
             } else if pool.is_dead(slot.set) {
                 begun.dead += 1;
             } else if target(slot).is_none() {
                 begun.homeless.push(*slot);
             } else {
-                chosen.push(*slot);
+                ready.push(*slot);
             }
         }
-        let metadata: HashSet<SetId> =
-            chosen.iter().filter(|slot| slot.purpose == Purpose::Meta).map(|slot| slot.set).collect();
-        let mut metadata = match metadata.is_empty() {
-            true => Default::default(),
-            false => fs.store().metadata_sums(&metadata)?,
-        };
-        for slot in chosen {
-            let sums = match slot.purpose {
-                Purpose::Meta => metadata.remove(&slot.set).unwrap_or_default(),
-                Purpose::Data => fs.store().data_sums(slot.set)?,
-            };
-            // Those that began meanwhile took some of the room.
-            let begins = match target(&slot) {
-                Some(to) => self.begin_one(fs, &slot, to, sums)?,
-                None => false,
-            };
-            if begins { begun.count += 1 } else { begun.busy += 1 }
+        ready
+    }
+
+    fn metadata_sums(&self, fs: &Fs, slots: &[SlotInfo]) -> Result<HashMap<SetId, KnownSums>, JobError> {
+        let metadata = slots.iter().filter(|slot| slot.purpose == Purpose::Meta);
+        let sets: HashSet<SetId> = metadata.map(|slot| slot.set).collect();
+        if sets.is_empty() {
+            return Ok(HashMap::new());
         }
-        Ok(begun)
+        Ok(fs.store().metadata_sums(&sets)?)
     }
 
     fn begin_one(
@@ -119,9 +174,14 @@ impl Carrier {
         self.moves.retain(|moved| !moved.has_failed());
         let (done, rest) = std::mem::take(&mut self.moves).into_iter().partition(Move::is_copied);
         self.moves = rest;
-        let done: Vec<Move> = done;
+        let mut done: Vec<Move> = done;
         for moved in &done {
             self.unsaved.extend(moved.unsaved().iter().map(Unsaved::from));
+        }
+        if self.cautious {
+            let whole = |moved: &mut Move| moved.unsaved().is_empty() || !moved.may_return();
+            let damaged = done.extract_if(.., |moved| !whole(moved));
+            self.damaged.extend(damaged.map(|moved| moved.set()));
         }
         if !done.is_empty() {
             fs.commit_slot_moves(done)?;
@@ -148,8 +208,20 @@ impl Carrier {
                 self.rewriting = None;
                 Ok(None)
             }
+            Err(FsError::Pool(PoolError::Unreadable { set, address, sectors })) => {
+                log::warn!("set {set} can't be written anew: {sectors} sectors at {address} can't be read");
+                self.damaged.insert(slot.set);
+                self.unsaved.push(Unsaved { set, address, len: sectors * SECTOR });
+                self.rewriting = None;
+                Ok(None)
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Something in the set can't be read, so it can't be written anew.
+    pub fn is_damaged(&self, set: SetId) -> bool {
+        self.damaged.contains(&set)
     }
 
     /// The set that is being rewritten.

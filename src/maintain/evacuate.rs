@@ -61,7 +61,7 @@ impl Evacuate {
         }
         let own = pool.default_resiliency();
         Ok(Plan {
-            move_bytes: plan::filled(&pool.slots(|id| id == old)),
+            move_bytes: plan::filled(&pool.slots(|place| place.member == old)),
             rewrite_bytes: 0,
             capacity_before: pool.capacity_without(&[], &own),
             capacity_after: pool.capacity_without(&[old], &own),
@@ -96,7 +96,7 @@ impl Evacuate {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }
-        let mut slots = self.pool.slots(|id| id == self.member);
+        let mut slots = self.pool.slots(|place| place.member == self.member);
         // What is being rewritten first, then what is quick.
         let rewriting = self.carrier.rewriting();
         slots.sort_by_key(|slot| (Some(slot.set) != rewriting, slot.fill));
@@ -116,7 +116,11 @@ impl Evacuate {
 
     /// No slot can be moved: sets are written anew, or there is something to wait for.
     fn otherwise(&mut self, fs: &Fs, begun: &Begun) -> Result<Step, JobError> {
-        if let Some(slot) = begun.homeless.iter().find(|slot| slot.purpose == Purpose::Data)
+        let damaged = |slot: &SlotInfo| self.carrier.is_damaged(slot.set);
+        let unreadable = begun.homeless.iter().filter(|slot| damaged(slot)).count();
+        let data = |slot: &&SlotInfo| slot.purpose == Purpose::Data && !damaged(slot);
+        let data = begun.homeless.iter().find(data).copied();
+        if let Some(slot) = &data
             && let Some(bytes) = self.carrier.rewrite(fs, slot)?
         {
             return Ok(self.moved(bytes));
@@ -128,6 +132,15 @@ impl Evacuate {
             return Ok(Step::Moved(0));
         }
         let why = match begun.homeless.len() {
+            0 if begun.unsaved > 0 => {
+                format!(
+                    "{} sets on it can't be read without it; remove it with --lost and --force",
+                    begun.unsaved
+                )
+            }
+            n if n == unreadable && n > 0 => format!(
+                "{n} sets on it hold data that can't be read, and no other member has room for their slots: delete the damaged files, or add a member"
+            ),
             0 => format!("{} sets on it are in use", begun.busy + begun.dead),
             n => format!("{n} sets on it fit nowhere else now: no other member has room"),
         };

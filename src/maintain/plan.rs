@@ -83,7 +83,7 @@ pub enum Refusal {
 /// [`Refusal::TooFewMembers`], [`Refusal::NoRoom`].
 pub(super) fn emptying(fs: &Fs, member: MemberId) -> Result<Plan, Refusal> {
     let pool = fs.pool();
-    let slots = pool.slots(|id| id == member);
+    let slots = pool.slots(|place| place.member == member);
     let layouts = pool.layouts();
     let left = pool.members().iter().filter(|other| other.takes_sets() && other.id != member).count();
     for resiliency in &layouts {

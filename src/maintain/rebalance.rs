@@ -6,7 +6,7 @@
 
 use super::carrier::Carrier;
 use super::job::{Job, JobError, JobKind, Progress, Step};
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use crate::fs::Fs;
 use crate::member::superblock::{MemberId, SetId};
 use crate::pool::Pool;
@@ -64,6 +64,7 @@ impl Rebalance {
             return Ok(self.moved(bytes));
         }
         let mut rewrites = narrow(&self.pool, self.before);
+        rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
         let rewriting = self.carrier.rewriting();
         rewrites.sort_by_key(|slot| Some(slot.set) != rewriting);
         if let Some(slot) = rewrites.first() {
@@ -78,27 +79,16 @@ impl Rebalance {
             }
             return Ok(Step::Pending("there is no room to write sets anew".to_owned()));
         }
-        if self.even_out(fs)? {
+        let Some((to, slots)) = next_moves(&self.pool) else { return Ok(Step::Done) };
+        let begun = self.carrier.begin(fs, &slots, |_| Some(to))?;
+        if begun.count > 0 {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }
-        Ok(Step::Done)
-    }
-
-    /// Begins to move slots from the fullest member to the emptiest.
-    fn even_out(&mut self, fs: &Fs) -> Result<bool, JobError> {
-        let Some((from, to, count)) = extremes(&self.pool) else { return Ok(false) };
-        let pool = Arc::clone(&self.pool);
-        let mut slots = pool.slots(|id| id == from);
-        slots.retain(|slot| slot.fill > 0 && slot.live > 0 && slot.set < self.before);
-        let outside = |slot: &SlotInfo| {
-            let set = pool.set_record(slot.set);
-            set.is_some_and(|set| set.slots.iter().all(|place| place.member != to))
-        };
-        slots.retain(outside);
-        slots.truncate(count);
-        let begun = self.carrier.begin(fs, &slots, |_| Some(to))?;
-        Ok(begun.count > 0)
+        if self.carrier.settle(fs)? {
+            return Ok(Step::Moved(0));
+        }
+        Ok(Step::Pending(format!("{} sets are in use", slots.len())))
     }
 }
 
@@ -131,37 +121,52 @@ fn narrow(pool: &Pool, before: SetId) -> Vec<SlotInfo> {
     sets
 }
 
-/// How full each member is that takes sets, in thousandths, with its number, its slabs and those in use.
-fn shares(pool: &Pool) -> Vec<(u64, MemberId, u64, u64)> {
-    let members = pool.members().iter().filter(|member| member.takes_sets());
-    members
-        .map(|member| {
-            let (slabs, used) = member.slab_counts();
-            (used * 1000 / slabs.max(1), member.id, slabs, used)
-        })
-        .collect()
+/// How full a member is, in thousandths, with its number, its slabs and those in use.
+type Share = (u64, MemberId, u64, u64);
+
+/// How full each member is that takes sets.
+fn shares(pool: &Pool) -> Vec<Share> {
+    let members = pool.use_by_member().into_iter();
+    members.map(|(id, slabs, used)| (used * 1000 / slabs.max(1), id, slabs, used)).collect()
 }
 
-/// The fullest and the emptiest member, where they differ by enough, and how many slabs may go from one to the other.
-fn extremes(pool: &Pool) -> Option<(MemberId, MemberId, usize)> {
-    let shares = shares(pool);
-    let fullest = shares.iter().max()?;
-    let emptiest = shares.iter().min()?;
-    let two_slabs = 2000 / fullest.2.min(emptiest.2).max(1);
-    // Both are equally full then.
-    let (slabs, used) = (fullest.2 + emptiest.2, fullest.3 + emptiest.3);
-    let surplus = fullest.3.saturating_sub(fullest.2 * used / slabs.max(1)).max(1);
-    let uneven = fullest.0 > emptiest.0 + UNEVEN_PERMILLE.max(two_slabs);
-    uneven.then_some((fullest.1, emptiest.1, surplus as usize))
+/// Which slots to move next, and to which member: from the fullest to the emptiest of those that differ by enough and
+/// have sets that can be moved. None when it is even, or nothing can be.
+fn next_moves(pool: &Pool) -> Option<(MemberId, Vec<SlotInfo>)> {
+    let mut shares = shares(pool);
+    shares.sort_unstable();
+    for from in shares.iter().rev() {
+        let mut slots = pool.slots(|place| place.member == from.1);
+        slots.retain(|slot| slot.fill > 0 && slot.live > 0 && slot.free);
+        for to in shares.iter().take_while(|to| are_uneven(from, to)) {
+            // Both are equally full then.
+            let (slabs, used) = (from.2 + to.2, from.3 + to.3);
+            let surplus = from.3.saturating_sub(from.2 * used / slabs.max(1)).max(1);
+            let outside = |slot: &&SlotInfo| {
+                let set = pool.set_record(slot.set);
+                set.is_some_and(|set| set.slots.iter().all(|place| place.member != to.1))
+            };
+            let movable: Vec<SlotInfo> =
+                slots.iter().filter(outside).take(surplus as usize).copied().collect();
+            if !movable.is_empty() {
+                return Some((to.1, movable));
+            }
+        }
+    }
+    None
+}
+
+fn are_uneven(fuller: &Share, emptier: &Share) -> bool {
+    let two_slabs = 2000 / fuller.2.min(emptier.2).max(1);
+    fuller.0 > emptier.0 + UNEVEN_PERMILLE.max(two_slabs)
 }
 
 /// About how much must move until all are equally full.
 fn uneven_bytes(pool: &Pool) -> u64 {
-    if extremes(pool).is_none() {
-        return 0;
-    }
+    let Some((_, next)) = next_moves(pool) else { return 0 };
     let shares = shares(pool);
     let (slabs, used) = shares.iter().fold((0, 0), |(slabs, used), one| (slabs + one.2, used + one.3));
-    let above = |one: &(u64, MemberId, u64, u64)| one.3.saturating_sub(one.2 * used / u64::max(slabs, 1));
-    shares.iter().map(above).sum::<u64>() * pool.dimensions().slab_bytes
+    let above = |one: &Share| one.3.saturating_sub(one.2 * used / u64::max(slabs, 1));
+    let above = shares.iter().map(above).sum::<u64>() * pool.dimensions().slab_bytes;
+    above.min(plan::filled(&next) * shares.len() as u64)
 }

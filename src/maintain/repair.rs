@@ -36,7 +36,7 @@ impl Repair {
     pub fn new(fs: &Fs, narrow: bool) -> Self {
         let total_bytes = Self::plan(fs).total_bytes();
         let progress = Progress { total_bytes, ..Progress::default() };
-        Self { pool: Arc::clone(fs.pool()), narrow, carrier: Carrier::default(), progress }
+        Self { pool: Arc::clone(fs.pool()), narrow, carrier: Carrier::cautious(), progress }
     }
 
     fn moved(&mut self, bytes: u64) -> Step {
@@ -58,9 +58,13 @@ impl Repair {
             return Ok(self.moved(bytes));
         }
         let mut rewrites = self.pool.sets_to_widen();
+        rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
         if self.narrow {
-            let helps =
-                |slot: &&SlotInfo| slot.purpose == Purpose::Data && self.pool.has_room_for_new(slot.set);
+            let helps = |slot: &&SlotInfo| {
+                slot.purpose == Purpose::Data
+                    && !self.carrier.is_damaged(slot.set)
+                    && self.pool.has_room_for_new(slot.set)
+            };
             rewrites.extend(begun.homeless.iter().filter(helps));
         }
         let rewriting = self.carrier.rewriting();
@@ -78,7 +82,12 @@ impl Repair {
         });
         fs.store().empty_metadata_sets(thin);
         if left == 0 {
-            return Ok(Step::Done);
+            return Ok(match begun.unsaved {
+                0 => Step::Done,
+                n => Step::Pending(format!(
+                    "{n} slots can't be rebuilt in full without the members that are away; remove those with --lost to do without"
+                )),
+            });
         }
         if self.carrier.settle(fs)? {
             return Ok(Step::Moved(0));
@@ -108,7 +117,7 @@ impl Job for Repair {
 
 /// Slots on members that take no writes, those of the sets that can lose least first.
 fn lost(pool: &Pool) -> Vec<SlotInfo> {
-    let mut slots = pool.slots(|id| !pool.members()[usize::from(id)].is_writable());
+    let mut slots = pool.slots(|place| pool.has_lost_slot(place));
     slots.retain(|slot| slot.live > 0 || slot.fill > 0);
     slots.sort_by_key(|slot| (slot.spare, slot.fill));
     slots

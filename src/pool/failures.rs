@@ -44,7 +44,9 @@ impl Pool {
         if total <= 10 || total.is_power_of_two() {
             log::warn!("{error} (failure {total} of this kind on this member)");
         }
+        // That somebody deleted a slab says nothing of the disk.
         let too_many = match kind {
+            _ if matches!(error, MemberError::NoSlab { .. }) => false,
             Kind::Timeout => recent > TIMEOUTS_MOST,
             _ => recent > READ_ERRORS_MOST,
         };

@@ -61,7 +61,7 @@ impl Pool {
     }
 
     fn lacks_redundancy(&self, set: &Set) -> bool {
-        set.short || set.slots.iter().any(|slot| !self.member(slot.member).is_here())
+        set.short || set.slots.iter().any(|slot| !self.is_well(slot))
     }
 }
 

@@ -1,14 +1,13 @@
 //! Metadata of checkpoints: written through the same stripe writer, to mirrored sets.
 
-use std::collections::BTreeSet;
-
 use super::Pool;
 use super::error::Result;
+use super::roster::Member;
 use super::space::Urgency;
 use super::stripe_writer::Chunk;
 use crate::layout::{Kind, Resiliency};
 use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
-use crate::member::{AlignedBuf, Disk, SlabNo};
+use crate::member::{AlignedBuf, Disk, DiskKind, SlabNo};
 use crate::units::SECTOR_LEN;
 
 /// How much of a metadata set is used up.
@@ -135,6 +134,11 @@ impl Pool {
     /// metadata sets that no root refers to, and deletes slabs that no set names.
     pub fn start_writing(&self) {
         self.refresh_rooms();
+        for member in self.members().iter().filter(|member| member.is_writable()) {
+            if let Some(disk) = member.disk() {
+                note_lost_slabs(member, &*disk);
+            }
+        }
         for set in self.sets.all() {
             if set.purpose == Purpose::Meta && set.live() <= 0 {
                 self.free_if_dead(set.id, true);
@@ -148,7 +152,7 @@ impl Pool {
     pub fn delete_stray_slabs(&self) {
         for member in self.members().iter().filter(|member| member.is_writable()) {
             if let Some(disk) = member.disk() {
-                delete_strays(&*disk, &member.used_slabs());
+                compare_slabs(member, &*disk);
             }
         }
     }
@@ -174,10 +178,24 @@ impl Pool {
     }
 }
 
-/// Deletes slabs of a disk that are not among those in use.
-pub(super) fn delete_strays(disk: &dyn Disk, used: &BTreeSet<SlabNo>) {
-    let strays = disk.list_slabs().unwrap_or_default();
-    for slab in strays.into_iter().filter(|slab| !used.contains(slab)) {
+/// Notes which of a member's slabs in use its disk does not have. Gives those that it has.
+fn note_lost_slabs(member: &Member, disk: &dyn Disk) -> Vec<SlabNo> {
+    // On a block device all exist always.
+    let there = disk.list_slabs().ok().filter(|_| disk.kind() != DiskKind::Device);
+    let Some(there) = there else { return Vec::new() };
+    let lost = member.note_lost(&there);
+    if lost > 0 {
+        let path = disk.path();
+        log::error!("{path}: {lost} slabs that hold data are not there any more; a repair rebuilds them");
+    }
+    there
+}
+
+/// Deletes slabs of a disk that are not among those in use, and notes which of those it does not have.
+pub(super) fn compare_slabs(member: &Member, disk: &dyn Disk) {
+    let there = note_lost_slabs(member, disk);
+    let used = member.used_slabs();
+    for slab in there.into_iter().filter(|slab| !used.contains(slab)) {
         if let Err(error) = disk.delete_slab(slab) {
             log::warn!("a slab that no set names stays: {error}");
         }

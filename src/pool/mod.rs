@@ -169,6 +169,12 @@ impl Pool {
         self.epoch_counter.load(Ordering::Acquire)
     }
 
+    /// The slab is on a member that can be read, and was not deleted by somebody.
+    fn is_well(&self, slab: &SlabRef) -> bool {
+        let member = self.member(slab.member);
+        member.is_here() && !member.has_lost(slab.slab)
+    }
+
     /// Every slot of the set is on a member that takes new sets, so it may be filled further.
     fn set_may_grow(&self, set: &Set) -> bool {
         set.slots.iter().all(|slot| self.member(slot.member).takes_sets())

@@ -40,6 +40,24 @@ impl Pool {
         free
     }
 
+    /// Slabs that each member offers which takes sets, and how many of them are in use. What waits for a checkpoint is
+    /// not in use.
+    pub fn use_by_member(&self) -> Vec<(MemberId, u64, u64)> {
+        let takes = self.members().iter().filter(|member| member.takes_sets());
+        let mut members: Vec<(MemberId, u64, u64)> = takes
+            .map(|member| {
+                let (slabs, used) = member.slab_counts();
+                (member.id, slabs, used)
+            })
+            .collect();
+        for slot in self.sets.waiting_slabs() {
+            if let Some((_, _, used)) = members.iter_mut().find(|(id, ..)| *id == slot.member) {
+                *used = used.saturating_sub(1);
+            }
+        }
+        members
+    }
+
     /// Bytes of data that the members which take writes could hold in all, without those in `out`.
     pub fn capacity_without(&self, out: &[MemberId], resiliency: &Resiliency) -> u64 {
         self.refresh_rooms();
@@ -75,7 +93,7 @@ impl Pool {
     }
 
     /// The shape of a new set of this layout, members taken as they come.
-    fn width_now(&self, resiliency: &Resiliency) -> Option<Width> {
+    pub(super) fn width_now(&self, resiliency: &Resiliency) -> Option<Width> {
         let eligible = self.members().iter().filter(|member| member.takes_sets()).count();
         width_for(resiliency, eligible)
     }

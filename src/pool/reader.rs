@@ -170,7 +170,7 @@ impl Pool {
         let rank = |slot: usize| {
             let id = set.slots[slot].member;
             let member = self.member(id);
-            match (member.is_writable(), member.is_here()) {
+            match (member.is_writable(), self.is_well(&set.slots[slot])) {
                 (true, true) if !self.is_slow(id) => 0,
                 (_, true) if !self.is_slow(id) => 1,
                 (_, true) => 2,

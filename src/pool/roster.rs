@@ -113,6 +113,8 @@ struct Slabs {
     /// Set when the file system below was full: no more than this many until some are freed.
     full_at: Option<u64>,
     used: BTreeSet<SlabNo>,
+    /// Those in use that the disk does not have any more.
+    lost: BTreeSet<SlabNo>,
     /// Every slab below this one is in use.
     search_from: SlabNo,
 }
@@ -270,6 +272,7 @@ impl Member {
     pub fn return_slab(&self, slab: SlabNo) {
         let mut slabs = self.slabs.lock();
         slabs.used.remove(&slab);
+        slabs.lost.remove(&slab);
         slabs.search_from = slabs.search_from.min(slab);
         slabs.full_at = None;
     }
@@ -294,6 +297,19 @@ impl Member {
     /// Slabs that can still be taken.
     pub fn free_slabs(&self) -> u64 {
         self.slabs.lock().free()
+    }
+
+    /// Notes which of the slabs in use the disk does not have: somebody deleted them. Returns how many.
+    pub(super) fn note_lost(&self, there: &[SlabNo]) -> usize {
+        let mut slabs = self.slabs.lock();
+        let there: BTreeSet<SlabNo> = there.iter().copied().collect();
+        slabs.lost = slabs.used.difference(&there).copied().collect();
+        slabs.lost.len()
+    }
+
+    /// The slab is in use, and the disk does not have it.
+    pub fn has_lost(&self, slab: SlabNo) -> bool {
+        self.slabs.lock().lost.contains(&slab)
     }
 
     /// Slabs that are in use.

@@ -189,7 +189,8 @@ impl Pool {
         let key = Key::new(&set.resiliency, set.purpose, Urgency::Ordinary);
         let mut state = self.space.lock();
         let class = state.classes.entry(key).or_default();
-        if set.room() > 0 && self.set_may_grow(set) {
+        let whole = set.slots.iter().all(|slot| self.is_well(slot));
+        if set.room() > 0 && whole && self.set_may_grow(set) {
             class.open.push(Arc::clone(set));
         }
     }
@@ -362,6 +363,25 @@ impl Pool {
         }
     }
 
+    /// A member came: sets made ahead that would be wider now are given back, and those that are short take no more.
+    pub(super) fn drop_narrow(&self) {
+        let mut state = self.space.lock();
+        for class in state.classes.values_mut() {
+            let would_grow = |set: &Arc<Set>| {
+                let now = self.width_now(&set.resiliency);
+                now.is_some_and(|now| now.columns > set.geometry.columns || (set.short && !now.short))
+            };
+            let (narrow, keep): (VecDeque<_>, VecDeque<_>) = class.prepared.drain(..).partition(would_grow);
+            class.prepared = keep;
+            for set in narrow {
+                self.sets.forget(set.id);
+                self.return_slabs(&set.slots);
+            }
+            class.open.iter().filter(|set| set.short && would_grow(set)).for_each(|set| set.seal());
+            class.open.retain(|set| set.room() > 0);
+        }
+    }
+
     /// Sets made ahead and never written are given back: at unmount, and when room is short.
     pub(super) fn drop_prepared(&self) {
         let mut state = self.space.lock();
@@ -394,6 +414,7 @@ impl Pool {
                     let spare = room.below.unwrap_or(room.slabs) / sharers;
                     member.set_room((used + spare).min(room.slabs));
                 }
+                Err(error) if error.is_vanished() => self.member_failed(member.id, &error),
                 Err(error) => log::debug!("room of {}: {error}", member.path),
             }
         }

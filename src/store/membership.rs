@@ -1,7 +1,9 @@
 //! Members come and go: with the log standing still, and nothing acknowledged before all members know of it.
 
+use std::path::Path;
+
 use super::Store;
-use super::error::Result;
+use super::error::{Result, StoreError};
 use crate::member::Disk;
 use crate::member::open::{self, Bounds, MemberSpec};
 use crate::member::superblock::MemberId;
@@ -36,6 +38,39 @@ impl Store {
         self.change_members(|end| self.pool.readmit(end, found))
     }
 
+    /// Takes back the member that is at `path`.
+    ///
+    /// # Errors
+    /// Those of opening it, and as [`Store::bring_online`].
+    pub fn bring_path_online(&self, path: &Path) -> Result<MemberId> {
+        let own = open::peek(path).map_err(PoolError::from)?;
+        if own.pool == self.pool.uuid() {
+            // One that failed is still locked by this process.
+            self.pool.let_failed_go(own.member);
+        }
+        let (disk, superblock) = open::open(path, None, false).map_err(PoolError::from)?;
+        self.bring_online(Found { disk, superblock })
+    }
+
+    /// Looks for missing members where they were last seen, and takes back those that are there again. It may take as
+    /// long as a disk takes to answer: call it where nobody waits. Gives those that came back.
+    pub fn bring_back_missing(&self) -> Vec<MemberId> {
+        let mut back = Vec::new();
+        for path in self.pool.missing_paths() {
+            if !path.exists() {
+                continue;
+            }
+            match self.bring_path_online(&path) {
+                Ok(member) => {
+                    log::info!("{} (member {member}) is back", path.display());
+                    back.push(member);
+                }
+                Err(error) => log::debug!("{} does not come back: {error}", path.display()),
+            }
+        }
+        back
+    }
+
     /// Takes a member offline until it is brought back.
     ///
     /// # Errors
@@ -63,6 +98,9 @@ impl Store {
     /// Runs a change of the membership while nobody writes to the log. A pool without any member that takes writes
     /// takes no more changes; a refusal changes nothing.
     fn change_members<T>(&self, change: impl FnOnce(&JournalEnd) -> crate::pool::Result<T>) -> Result<T> {
+        if self.pool.read_only() {
+            return Err(StoreError::ReadOnly);
+        }
         let turn = self.journal.turn()?;
         let end = self.journal.lock().end();
         let outcome = change(&end);

@@ -113,6 +113,9 @@ impl Survey {
         if state == MemberState::Removed {
             return (MemberHealth::Removed, None);
         }
+        if state == MemberState::Offline {
+            return (MemberHealth::Offline, None);
+        }
         let Some((_, own)) = self.found.iter().find(|(_, superblock)| superblock.member == id) else {
             return (MemberHealth::Missing, None);
         };

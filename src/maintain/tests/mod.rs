@@ -1,1 +1,3 @@
+//! Jobs over simulated disks.
 
+mod members;

@@ -1,10 +1,12 @@
 //! Members that come: new ones, and those that were away.
 
+use std::path::PathBuf;
+
 use uuid::Uuid;
 
 use super::super::epochs::JournalEnd;
 use super::super::error::{PoolError, Result};
-use super::super::meta::delete_strays;
+use super::super::meta::compare_slabs;
 use super::super::roster::Member;
 use super::super::status::MemberHealth;
 use super::super::{Found, Pool};
@@ -46,6 +48,7 @@ impl Pool {
             }
         })?;
         if self.members().get(usize::from(id)).is_some_and(|member| member.is_writable()) {
+            self.drop_narrow();
             return Ok(id);
         }
         self.publish(end, |superblock| self.strike_out(superblock, id))?;
@@ -77,7 +80,7 @@ impl Pool {
         }
         // An epoch without it comes first, so that nobody takes its ring for complete.
         self.current_epoch(end)?;
-        delete_strays(&*disk, &member.used_slabs());
+        compare_slabs(member, &*disk);
         self.publish(end, |superblock| {
             superblock.sequence = superblock.sequence.max(own.sequence);
             let record = &mut superblock.members[usize::from(id)];
@@ -86,7 +89,30 @@ impl Pool {
             member.attach(disk);
             self.membership.fetch_add(1, Ordering::AcqRel);
         })?;
-        if member.is_writable() { Ok(id) } else { Err(PoolError::CameToNothing { path }) }
+        if !member.is_writable() {
+            return Err(PoolError::CameToNothing { path });
+        }
+        self.drop_narrow();
+        Ok(id)
+    }
+
+    /// Where members that are missing were last seen.
+    pub fn missing_paths(&self) -> Vec<PathBuf> {
+        if self.read_only() {
+            return Vec::new();
+        }
+        let records = self.superblock.lock().superblock.members.clone();
+        let missing = self.members().iter().filter(|member| member.health().0 == MemberHealth::Missing);
+        missing.filter_map(|member| Some(records.get(usize::from(member.id))?.path.clone().into())).collect()
+    }
+
+    /// Closes the disk of a member that failed, so that it can be opened again.
+    pub fn let_failed_go(&self, id: MemberId) {
+        if let Some(member) = self.members().get(usize::from(id))
+            && member.health().0 == MemberHealth::Failing
+        {
+            member.close();
+        }
     }
 
     /// The member does not belong to the pool any more.

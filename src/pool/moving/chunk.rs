@@ -25,9 +25,11 @@ pub(super) struct Chunk<'a> {
 type Reads = [(usize, AlignedBuf)];
 
 impl Chunk<'_> {
-    /// The slots to read first: its own, or as many as are enough to rebuild it.
+    /// The slots to read first: its own, or as many as are enough to rebuild it. One on a member that failed is left
+    /// alone if the others can do without it: it may take its time.
     pub fn first_sources(&self, pool: &Pool) -> Vec<usize> {
-        if self.is_here(pool, self.slot) {
+        let own = self.is_here(pool, self.slot);
+        if own && !pool.has_lost_slot(&self.set.slots[self.slot]) {
             return vec![self.slot];
         }
         let mut peers: Vec<usize> = self.peers().filter(|&slot| self.is_here(pool, slot)).collect();
@@ -35,6 +37,9 @@ impl Chunk<'_> {
             Redundancy::Copies(_) => 1,
             Redundancy::Parity(_) => usize::from(self.set.geometry.columns),
         };
+        if own && peers.len() < needed {
+            return vec![self.slot];
+        }
         // They take turns, so that all members take part; those that are not well come last.
         let turn = (self.offset / self.len.max(1)) as usize + self.set.id as usize;
         let count = peers.len().max(1);

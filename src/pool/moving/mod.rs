@@ -28,7 +28,7 @@ use crate::units::MIB;
 use chunk::Chunk;
 
 /// Bytes of a slot that one round copies. A rotation is a multiple of it, or a slab smaller than it.
-const ROUND_BYTES: u64 = MIB;
+const ROUND_BYTES: u64 = 2 * MIB;
 
 /// Sectors that neither the old slab nor the other slots give back. Reading them gives an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,8 +56,6 @@ pub struct SlotInfo {
     pub fill: u64,
     /// Bytes of the set's payload that are alive.
     pub live: u64,
-    /// Bytes of the set's payload.
-    pub capacity: u64,
     /// How many more slots the set could lose, as it is now; below 0 it can't be read.
     pub spare: i64,
     /// It can be moved, or is going to be able to: no other slot of the set is on its way.
@@ -146,6 +144,12 @@ impl Move {
         self.stage == Stage::Failed
     }
 
+    /// The old slab is on a member that is away and may come back: with what could not be saved, perhaps.
+    pub fn may_return(&self) -> bool {
+        let from = self.set.slots[self.slot];
+        self.pool.has_lost_slot(&from) && self.pool.member(from.member).is_active()
+    }
+
     /// The set.
     pub fn set(&self) -> SetId {
         self.set.id
@@ -225,10 +229,10 @@ impl Pool {
     }
 
     /// Slots for which `wanted` says so, with what is known of their sets.
-    pub fn slots(&self, wanted: impl Fn(MemberId) -> bool) -> Vec<SlotInfo> {
+    pub fn slots(&self, wanted: impl Fn(&SlabRef) -> bool) -> Vec<SlotInfo> {
         let mut found = Vec::new();
         for set in self.sets.all() {
-            for (slot, _) in set.slots.iter().enumerate().filter(|(_, place)| wanted(place.member)) {
+            for (slot, _) in set.slots.iter().enumerate().filter(|(_, place)| wanted(place)) {
                 found.push(self.slot_info(&set, slot));
             }
         }
@@ -244,15 +248,30 @@ impl Pool {
             purpose: set.purpose,
             fill: set.filled(),
             live: set.live().max(0) as u64,
-            capacity: set.geometry.payload_bytes(),
             spare: self.spare(set),
             free: !set.is_moving(),
         }
     }
 
+    /// The members from which a slot would be read first, if it were moved now.
+    pub fn sources_of(&self, slot: &SlotInfo) -> Vec<MemberId> {
+        let Some(set) = self.sets.get(slot.set).filter(|set| slot.slot < set.slots.len()) else {
+            return Vec::new();
+        };
+        let sums = KnownSums::default();
+        let chunk = Chunk { set: &set, slot: slot.slot, offset: 0, len: ROUND_BYTES, sums: &sums };
+        chunk.first_sources(self).into_iter().map(|slot| set.slots[slot].member).collect()
+    }
+
+    /// The slot is to be rebuilt elsewhere: its member is away or failed, or its slab is not there.
+    pub fn has_lost_slot(&self, place: &SlabRef) -> bool {
+        let member = self.member(place.member);
+        !member.is_writable() || member.has_lost(place.slab)
+    }
+
     /// How many more slots a set can lose, at least.
     fn spare(&self, set: &Set) -> i64 {
-        let lost = set.slots.iter().filter(|place| !self.member(place.member).is_writable()).count() as i64;
+        let lost = set.slots.iter().filter(|place| self.has_lost_slot(place)).count() as i64;
         let tolerance = set.geometry.tolerance() as i64;
         // Copies of different columns may be lost together.
         let fatal = matches!(set.geometry.redundancy, Redundancy::Copies(_))

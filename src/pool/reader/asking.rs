@@ -80,10 +80,9 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Whether a slot's member is here and answers as quickly as usual.
+    /// Whether a slot is there, on a member that answers as quickly as usual.
     pub fn is_well(&self, slot: usize) -> bool {
-        let id = self.member(slot);
-        self.pool.member(id).is_here() && !self.pool.is_slow(id)
+        self.pool.is_well(&self.set.slots[slot]) && !self.pool.is_slow(self.member(slot))
     }
 
     /// Notes the next arrival, whatever it is, and gives its number. None when nothing came until `until`.

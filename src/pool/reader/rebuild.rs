@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::asking::Reading;
 use super::solve::rebuild_sector;
 use super::{AlignedBuf, Answer, Arc, PoolError, Result, Set, Wanted, sources};
-use crate::member::{Area, SLAB_HEADER_BYTES};
+use crate::member::{Area, MemberError, SLAB_HEADER_BYTES};
 use crate::units::{SECTOR, SECTOR_LEN};
 
 /// A sector that a slot did not give.
@@ -113,7 +113,7 @@ impl Reading<'_> {
 
     /// Asks the slots that answer as usual; where these are too few, all.
     fn ask_others(&mut self, slot: usize, group: &Group, cause: Cause) -> Effort {
-        let here = |slot: &usize| self.pool.member(self.member(*slot)).is_here();
+        let here = |slot: &usize| self.pool.is_well(&self.set.slots[*slot]);
         let (mut well, mut spare): (Vec<usize>, Vec<usize>) =
             group.slots.iter().copied().filter(here).partition(|&slot| self.is_well(slot));
         if well.len() < group.needed {
@@ -218,6 +218,8 @@ impl Reading<'_> {
             let sector = AlignedBuf::copy_of(&wanted.buf[bad.at..bad.at + SECTOR_LEN]);
             match disk.write(Area::Slab(place.slab), SLAB_HEADER_BYTES + bad.offset, &sector) {
                 Ok(()) => member.trouble.count_healed(1),
+                // Somebody deleted it: that is for a repair.
+                Err(MemberError::NoSlab { .. }) => return,
                 Err(error) => {
                     self.pool.member_failed(place.member, &error);
                     return;

@@ -1,5 +1,6 @@
 //! The store over simulated disks: every crash point of a scripted workload, with members lost as well.
 
+mod additions;
 mod failures;
 mod members;
 mod trees;
