@@ -49,7 +49,7 @@ impl Maintenance {
             for member in pool.members().iter() {
                 // One that was taken offline by hand stays away as long as it is.
                 let (health, _) = member.health();
-                if !matches!(health, MemberHealth::Missing | MemberHealth::Failed) {
+                if !matches!(health, MemberHealth::Missing | MemberHealth::Failing) {
                     care.away_since.remove(&member.id);
                     care.repaired.remove(&member.id);
                     continue;

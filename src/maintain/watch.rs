@@ -65,13 +65,24 @@ fn member_news(before: Option<&MemberStatus>, now: &MemberStatus, news: &mut Vec
     }
     let reads = more(now.read_errors, before.map(|before| before.read_errors));
     let writes = more(now.write_errors, before.map(|before| before.write_errors));
-    if reads + writes > 0 {
-        let text = format!("{}: {reads} read(s) and {writes} write(s) failed", now.path);
+    let syncs = more(now.sync_errors, before.map(|before| before.sync_errors));
+    let timeouts = more(now.timeouts, before.map(|before| before.timeouts));
+    let all = [(reads, "read(s) failed"), (writes, "write(s) failed"), (syncs, "sync(s) failed")];
+    let told: Vec<String> = all
+        .into_iter()
+        .chain([(timeouts, "request(s) not answered")])
+        .filter(|(number, _)| *number > 0)
+        .map(|(number, what)| format!("{number} {what}"))
+        .collect();
+    if !told.is_empty() {
+        let news_of = News::new(What::Errors, format!("{}: {}", now.path, told.join(", ")));
         news.push(
-            News::new(What::Errors, text)
+            news_of
                 .of(now.id, &now.path)
                 .with("read-errors", reads)
-                .with("write-errors", writes),
+                .with("write-errors", writes)
+                .with("sync-errors", syncs)
+                .with("timeouts", timeouts),
         );
     }
 }
@@ -109,7 +120,11 @@ mod tests {
             slabs_used: 1,
             read_errors: 0,
             write_errors: 0,
+            sync_errors: 0,
+            timeouts: 0,
             checksum_errors: 0,
+            recent_errors: 0,
+            hedged_reads: 0,
             healed: 0,
             traffic: Default::default(),
             note: None,
@@ -144,7 +159,7 @@ mod tests {
         assert!(watch.look(status()).is_empty(), "all is well");
         let mut worse = status();
         worse.health = Health::Degraded;
-        worse.members[1].health = MemberHealth::Failed;
+        worse.members[1].health = MemberHealth::Failing;
         worse.members[1].note = Some("its cable fell out".into());
         worse.members[1].write_errors = 1;
         let news = watch.look(worse.clone());

@@ -13,14 +13,14 @@ use std::ops::Range;
 
 use super::Pool;
 use super::lanes::Lane;
-use super::reader::combinations;
+use super::reader::solve::combinations;
 use super::sets::Set;
+use super::trouble::Kind;
 use crate::codec;
 use crate::layout::Redundancy;
 use crate::member::superblock::{MemberId, SetId, SlabRef};
 use crate::member::{AlignedBuf, Area, MemberError, SLAB_HEADER_BYTES};
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
 use crate::units::{KIB, SECTOR, SECTOR_LEN};
 
 /// Live rows with less between them are read together.
@@ -100,6 +100,7 @@ enum State {
 struct SlotImage {
     data: AlignedBuf,
     states: Vec<State>,
+    error: Option<MemberError>,
 }
 
 /// The rows of one read.
@@ -251,11 +252,13 @@ impl Pool {
                 let disk_again = disk.clone().filter(|_| member.is_writable());
                 let mut data = self.buffers.take(len);
                 let job: Box<dyn FnOnce() -> SlotImage + Send> = Box::new(move || {
-                    let state = match &disk {
-                        None => State::Absent,
+                    let (state, error) = match &disk {
+                        None => (State::Absent, None),
                         Some(disk) => match disk.read(area, offset, &mut data[..len]) {
-                            Ok(()) => State::Read,
-                            Err(_) => State::Failed,
+                            Ok(()) => (State::Read, None),
+                            // One that hangs is not asked again, and not written to.
+                            Err(error) if error.is_timeout() => (State::Absent, Some(error)),
+                            Err(error) => (State::Failed, Some(error)),
                         },
                     };
                     let mut states = vec![state; len / SECTOR_LEN];
@@ -269,17 +272,22 @@ impl Pool {
                             }
                         }
                     }
-                    SlotImage { data, states }
+                    SlotImage { data, states, error }
                 });
                 (place.member, job)
             })
             .collect();
         let results = self.lanes.run(Lane::Read, jobs);
-        let images = results.into_iter().map(|image| {
-            image.unwrap_or_else(|| SlotImage {
+        let images = results.into_iter().zip(&set.slots).map(|(image, place)| {
+            let image = image.unwrap_or_else(|| SlotImage {
                 data: self.buffers.take(len),
                 states: vec![State::Absent; len / SECTOR_LEN],
-            })
+                error: None,
+            });
+            if let Some(error) = &image.error {
+                self.read_failed(place.member, error);
+            }
+            image
         });
         images.collect()
     }
@@ -414,12 +422,11 @@ impl Scrub<'_> {
 
     /// Counts what is wrong with a sector against its member.
     fn blame(&self, span: &Span, slot: usize, row: usize) {
-        let counters = &self.pool.member(self.set.slots[slot].member).counters;
-        match span.state(slot, row) {
-            State::Read => counters.checksum_errors.fetch_add(1, Ordering::Relaxed),
-            State::Failed => counters.read_errors.fetch_add(1, Ordering::Relaxed),
-            State::Absent => 0,
-        };
+        // Failed reads are counted when they fail.
+        if span.state(slot, row) == State::Read {
+            let trouble = &self.pool.member(self.set.slots[slot].member).trouble;
+            trouble.count(Kind::Checksum, 1, self.pool.now());
+        }
     }
 
     /// Writes a sector anew where its member is here and takes writes, and counts it.
@@ -441,7 +448,7 @@ impl Scrub<'_> {
             self.done.left += 1;
             return;
         }
-        member.counters.healed.fetch_add(1, Ordering::Relaxed);
+        member.trouble.count_healed(1);
         self.touched.insert(place);
         match kind {
             Mended::Live => self.done.healed += 1,

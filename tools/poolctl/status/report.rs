@@ -301,7 +301,8 @@ fn member_word(health: MemberHealth) -> &'static str {
     match health {
         MemberHealth::Online => "online",
         MemberHealth::Missing => "MISSING",
-        MemberHealth::Failed => "FAILED",
+        MemberHealth::Slow => "SLOW",
+        MemberHealth::Failing => "FAILING",
         MemberHealth::Diverged => "DIVERGED",
         MemberHealth::Offline => "OFFLINE",
         MemberHealth::Evacuating => "evacuating",

@@ -40,7 +40,7 @@ fn away(report: &Report) -> String {
     let number = |health| report.members.iter().filter(|member| member.health == health).count();
     let away: Vec<String> = [
         (MemberHealth::Missing, "missing"),
-        (MemberHealth::Failed, "failed"),
+        (MemberHealth::Failing, "failing"),
         (MemberHealth::Diverged, "diverged"),
         (MemberHealth::Offline, "offline"),
     ]
@@ -79,7 +79,7 @@ pub(super) fn next_step(report: &Report) -> Option<String> {
             let step = |member: &MemberStatus, what: &str| format!("{what} {name} {}", member.path);
             if let Some(member) = first(MemberHealth::Offline) {
                 Some(format!("`{}` takes it back", step(member, "poolctl online")))
-            } else if let Some(member) = first(MemberHealth::Failed) {
+            } else if let Some(member) = first(MemberHealth::Failing) {
                 Some(format!(
                     "`poolctl repair {name}` rebuilds on the other members what it held; `{} NEW` puts a new disk in its place; `{}` takes it back when it is well",
                     step(member, "poolctl replace"),
