@@ -62,7 +62,7 @@ fn flip_one_slot_a_row(rig: &Rig, layout: &Layout, random: &mut u64) -> (u64, u6
     let (mut live, mut parity) = (0, 0);
     for set in &layout.sets {
         for (offset, columns) in layout.live_rows(set) {
-            if next_random(random) % 3 != 0 {
+            if !next_random(random).is_multiple_of(3) {
                 continue;
             }
             let column = next_random(random) as usize % set.geometry.slots();
