@@ -22,6 +22,7 @@ use crate::member::superblock::SetId;
 use crate::pool::moving::Move;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(super) use cargo::Reference;
 pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.

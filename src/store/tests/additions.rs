@@ -117,7 +117,7 @@ fn a_directory_that_was_away_comes_back_by_itself() {
     let store = open(&place.0.path().join("c"));
     assert_eq!(health(&store, 1), MemberHealth::Online, "it is known where it is now");
     for (id, value) in store.scan(super::Table::Extents, &[], &[0xff; 9], 100).expect("scans") {
-        let extent: super::Extent = crate::member::wire::decode(&value).expect("decodes");
+        let extent: super::Extent = crate::member::wire::unpack(&value).expect("decodes");
         let mut buf = vec![0; extent.len as usize];
         store.pool().read(extent.set, extent.address, &extent.sums, &mut buf).expect("reads");
         let id = super::single(&id).expect("a number");
