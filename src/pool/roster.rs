@@ -75,6 +75,15 @@ impl std::ops::Index<usize> for Roster {
     }
 }
 
+/// What becomes of a slab that is given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Keep {
+    /// Some are kept for the next sets.
+    Some,
+    /// The disk may not even have it.
+    No,
+}
+
 /// Of the slabs that a member may have, one in so many is kept when it is free.
 const KEPT_SHARE: u64 = 16;
 
@@ -280,9 +289,9 @@ impl Member {
         Some((slab, false))
     }
 
-    /// Gives a slab back. True when the disk is to keep it; otherwise it is deleted first.
-    pub fn return_slab(&self, slab: SlabNo, delete: impl FnOnce()) {
-        let keeps = self.is_writable() && self.makes_slabs() && {
+    /// Gives a slab back. Unless it is kept it is deleted first.
+    pub(super) fn return_slab(&self, slab: SlabNo, keep: Keep, delete: impl FnOnce()) {
+        let keeps = keep == Keep::Some && self.is_writable() && self.makes_slabs() && {
             let mut slabs = self.slabs.lock();
             let keeps = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
             keeps && slabs.used.remove(&slab) && slabs.kept.insert(slab)

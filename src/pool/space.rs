@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Pool;
 use super::error::{PoolError, Result};
-use super::roster::Member;
+use super::roster::{Keep, Member};
 use super::sets::Set;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
@@ -208,7 +208,7 @@ impl Pool {
     pub(super) fn return_slabs(&self, slabs: &[SlabRef]) {
         for slot in slabs {
             let member = self.member(slot.member);
-            member.return_slab(slot.slab, || {
+            member.return_slab(slot.slab, Keep::Some, || {
                 if member.is_writable() && member.makes_slabs() {
                     delete_free_slab(member, slot.slab);
                 }
@@ -223,7 +223,8 @@ impl Pool {
         }
     }
 
-    /// Takes a slab of a member, and makes it. None when it has none but `held` to give.
+    /// Takes a slab of a member, and makes it. None when it has none but `held` to give. One that could not be made is
+    /// given back already.
     pub(super) fn take_and_make_slab(
         &self,
         member: &Member,
@@ -235,6 +236,9 @@ impl Pool {
             Some(disk) => disk.create_slab(slab),
             None => Err(MemberError::NoSlab { path: member.path.clone(), slab }),
         };
+        if made.is_err() {
+            member.return_slab(slab, Keep::No, || delete_free_slab(member, slab));
+        }
         Some((slab, made))
     }
 
@@ -311,9 +315,8 @@ impl Pool {
                 self.return_slabs(&slots);
                 return Ok(None);
             };
-            slots.push(SlabRef { member: member.id, slab });
             match made {
-                Ok(()) => {}
+                Ok(()) => slots.push(SlabRef { member: member.id, slab }),
                 Err(MemberError::NoSpace { .. }) => {
                     self.return_slabs(&slots);
                     member.mark_full();
