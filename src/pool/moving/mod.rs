@@ -144,6 +144,15 @@ impl Move {
         self.stage == Stage::Failed
     }
 
+    /// The members that the next round reads from and writes to.
+    pub fn members(&self) -> Vec<MemberId> {
+        if !self.is_copying() {
+            return Vec::new();
+        }
+        let sources = self.chunk().first_sources(&self.pool);
+        sources.into_iter().map(|slot| self.set.slots[slot].member).chain([self.to.member]).collect()
+    }
+
     /// The old slab is on a member that is away and may come back: with what could not be saved, perhaps.
     pub fn may_return(&self) -> bool {
         let from = self.set.slots[self.slot];
