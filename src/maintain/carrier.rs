@@ -15,6 +15,8 @@ const MOVES_MAX: usize = 12;
 const CHUNKS_MAX: u64 = 64;
 /// Out of so many times as many slots those are chosen that keep all members busy.
 const CHOICE: usize = 4;
+/// So many sets are tried before it is said that none can be written anew now.
+const REWRITES_TRIED: usize = 8;
 /// Checkpoints in a row that may change nothing: what was given up is used again after the second.
 const CHECKPOINTS_MAX: u32 = 3;
 
@@ -67,7 +69,8 @@ impl Carrier {
         std::mem::take(&mut self.unsaved)
     }
 
-    /// Begins to move some of these slots, the first ones first, to where `target` says.
+    /// Begins to move some of these slots, the first ones first, to one of those members that
+    /// `targets` gives for each.
     ///
     /// # Errors
     /// Those of reading the checksums, and of making slabs.
@@ -75,12 +78,12 @@ impl Carrier {
         &mut self,
         fs: &Fs,
         slots: &[SlotInfo],
-        target: impl Fn(&SlotInfo) -> Option<MemberId>,
+        targets: impl Fn(&SlotInfo) -> Vec<MemberId>,
     ) -> Result<Begun, JobError> {
         let pool = fs.pool();
         let most = most_moves(fs);
         let mut begun = Begun::default();
-        let mut ready = self.ready(fs, slots, most * CHOICE, &target, &mut begun);
+        let mut ready = self.ready(fs, slots, most * CHOICE, &targets, &mut begun);
         let mut metadata = self.metadata_sums(fs, &ready)?;
         // Bytes that each member is to read or write at a time, in chunks.
         let mut load: HashMap<MemberId, u64> = HashMap::new();
@@ -97,7 +100,8 @@ impl Carrier {
                 Purpose::Data => fs.store().data_sums(slot.set)?,
             };
             // Those that began meanwhile took some of the room.
-            let Some(to) = target(&slot) else {
+            let to = targets(&slot).into_iter().min_by_key(|id| load.get(id).copied().unwrap_or(0));
+            let Some(to) = to else {
                 begun.homeless.push(slot);
                 continue;
             };
@@ -118,7 +122,7 @@ impl Carrier {
         fs: &Fs,
         slots: &[SlotInfo],
         most: usize,
-        target: &impl Fn(&SlotInfo) -> Option<MemberId>,
+        targets: &impl Fn(&SlotInfo) -> Vec<MemberId>,
         begun: &mut Begun,
     ) -> Vec<SlotInfo> {
         let pool = fs.pool();
@@ -136,7 +140,7 @@ impl Carrier {
                 begun.busy += 1;
             } else if pool.is_dead(slot.set) {
                 begun.dead += 1;
-            } else if target(slot).is_none() {
+            } else if targets(slot).is_empty() {
                 begun.homeless.push(*slot);
             } else {
                 ready.push(*slot);
@@ -197,7 +201,7 @@ impl Carrier {
     ///
     /// # Errors
     /// What keeps it from being read or written, but want of room.
-    pub fn rewrite(&mut self, fs: &Fs, slot: &SlotInfo) -> Result<Option<u64>, JobError> {
+    fn rewrite(&mut self, fs: &Fs, slot: &SlotInfo) -> Result<Option<u64>, JobError> {
         let from = self.rewriting.filter(|(set, _)| *set == slot.set).map_or(0, |(_, from)| from);
         match fs.rewrite_part(slot.set, from) {
             // It begins anew, and finds nothing that it could move.
@@ -220,6 +224,24 @@ impl Carrier {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// [`Carrier::rewrite`] for the first of these sets for which it works: the one that was begun, if it is among them.
+    ///
+    /// # Errors
+    /// As [`Carrier::rewrite`].
+    pub fn rewrite_one(&mut self, fs: &Fs, slots: &[SlotInfo]) -> Result<Option<u64>, JobError> {
+        let begun = slots.iter().filter(|slot| Some(slot.set) == self.rewriting()).copied();
+        let others = slots.iter().filter(|slot| Some(slot.set) != self.rewriting()).copied();
+        let chosen: Vec<SlotInfo> = begun.chain(others).take(REWRITES_TRIED).collect();
+        for slot in chosen {
+            if fs.pool().quiet(slot.set)
+                && let Some(bytes) = self.rewrite(fs, &slot)?
+            {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 
     /// Something in the set can't be read, so it can't be written anew.

@@ -29,6 +29,10 @@ use chunk::Chunk;
 
 /// Bytes of a slot that one round copies. A rotation is a multiple of it, or a slab smaller than it.
 const ROUND_BYTES: u64 = 2 * MIB;
+/// Members whose free slabs differ by no more than this share (one over) are equally good to move to ...
+const ALIKE_SHARE: u64 = 32;
+/// ... and by no more than so many.
+const ALIKE_SLABS: u64 = 4;
 
 /// Sectors that neither the old slab nor the other slots give back. Reading them gives an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -289,10 +293,10 @@ impl Pool {
         if fatal { 0 } else { tolerance - lost }
     }
 
-    /// The member that a slot of this set moves to best: `prefer`, or the one with the most free slabs that has none
-    /// of the set. None when no such member has room.
-    pub fn target_for(&self, set: SetId, prefer: Option<MemberId>) -> Option<MemberId> {
-        let set = self.sets.get(set)?;
+    /// The members that a slot of this set moves to best: `prefer`, or those with the most free slabs, give or take a
+    /// few, that have none of the set. Empty when no such member has room.
+    pub fn targets_for(&self, set: SetId, prefer: Option<MemberId>) -> Vec<MemberId> {
+        let Some(set) = self.sets.get(set) else { return Vec::new() };
         let state = self.space.lock();
         let room = |id: MemberId| {
             let member = self.members().get(usize::from(id))?;
@@ -302,11 +306,13 @@ impl Pool {
             (outside && member.takes_sets() && free > 0).then_some(free)
         };
         if let Some(id) = prefer.filter(|&id| room(id).is_some()) {
-            return Some(id);
+            return vec![id];
         }
         let ids = self.members().iter().map(|member| member.id);
-        let with_room = ids.filter_map(|id| Some((room(id)?, std::cmp::Reverse(id))));
-        with_room.max().map(|(_, std::cmp::Reverse(id))| id)
+        let with_room: Vec<(u64, MemberId)> = ids.filter_map(|id| Some((room(id)?, id))).collect();
+        let most = with_room.iter().map(|(free, _)| *free).max().unwrap_or(0);
+        let enough = most - (most / ALIKE_SHARE).max(ALIKE_SLABS).min(most);
+        with_room.into_iter().filter(|(free, _)| *free >= enough).map(|(_, id)| id).collect()
     }
 
     /// Takes and makes a slab on a member. None when it is full or fails.
