@@ -10,9 +10,7 @@ use poolfs::fs::{Caller, Fs, FsOptions, OpenFlags, SetAttr};
 use poolfs::layout::Resiliency;
 use poolfs::pool::simulated::SimPool;
 use poolfs::store::Tx;
-use poolfs::store::tables::{
-    Extent, Ino, MapEntry, ROOT_INO, Table, extent_key, map_key, place_key, ref_key,
-};
+use poolfs::store::tables::{Extent, Ino, MapEntry, Owner, ROOT_INO, Table, extent_key, map_key, place_key};
 
 const EXTENT_BYTES: u64 = 128 << 10;
 /// Numbers that the file system has not come to.
@@ -58,11 +56,16 @@ fn fabricate(fs: &Fs, ino: Ino, extents: u64) -> Result<(), Box<dyn Error>> {
         let mut tx = Tx::new();
         for n in from..extents.min(from + BATCH) {
             let (id, at) = (FIRST_EXTENT + n, n * EXTENT_BYTES);
-            let extent = Extent { set: SET, address: at, len, sums: vec![7; (EXTENT_BYTES / 4096) as usize] };
+            let extent = Extent {
+                set: SET,
+                address: at,
+                len,
+                owner: Owner { ino, origin: at },
+                sums: vec![7; (EXTENT_BYTES / 4096) as usize],
+            };
             tx.put(Table::Map, map_key(ino, at), &MapEntry { len: EXTENT_BYTES, extent: Some((id, 0)) });
             tx.put(Table::Extents, extent_key(id), &extent);
-            tx.put(Table::Refs, ref_key(id, ino, at), &len);
-            tx.put(Table::Places, place_key(SET, at), &id);
+            tx.put(Table::Places, place_key(SET, at), &vec![(id, len)]);
         }
         fs.store().commit(tx)?;
         if from % (10 * BATCH) == 0 {

@@ -7,7 +7,7 @@ use poolfs::fs::{Caller, Fs, OpenFlags};
 use poolfs::store::tables::ROOT_INO;
 use poolfs::units::{KIB, MIB, format_size};
 
-use super::ground::{Ground, Lap, Place, fill, memory, roll, write_all};
+use super::ground::{Done, Ground, Lap, Place, fill, memory, roll, write_all};
 use super::{Outcome, size};
 
 const BLOCK: u64 = 4096;
@@ -52,9 +52,9 @@ pub fn run(args: &Args) -> Outcome<()> {
     let mut life = Life { fs: ground.mount()?, files: HashMap::new(), next: 1, random: 7, written: 0 };
     println!("{} in {}", format_size(args.payload), ground.path().display());
     println!(
-        "\n| full, % | MB/s | bytes to members for each byte | longest step, s | resident, MiB | files |"
+        "\n| full, % | MB/s | bytes to members for each byte | moved for each byte | nodes for each MiB | longest step, s | resident, MiB | files |"
     );
-    println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     for &full in &args.full {
         // Filling is not measured.
         while life.fullness() < full {
@@ -66,9 +66,11 @@ pub fn run(args: &Args) -> Outcome<()> {
             lap.step(|| life.step(full))?;
         }
         life.fs.sync_all()?;
-        let (rate, amplification, longest) = lap.end(&life.fs, life.written);
+        let Done { rate, amplification, moved, nodes, longest } = lap.end(&life.fs, life.written);
         let (resident, files) = (memory("VmRSS:") / MIB, life.files.len());
-        println!("| {full} | {rate:.1} | {amplification:.2} | {longest:.2} | {resident} | {files} |");
+        println!(
+            "| {full} | {rate:.1} | {amplification:.2} | {moved:.2} | {nodes:.1} | {longest:.2} | {resident} | {files} |"
+        );
     }
     let Life { fs, files, next, random, written } = life;
     fs.unmount()?;
@@ -84,6 +86,8 @@ pub fn run(args: &Args) -> Outcome<()> {
     life.fs.sync_all()?;
     println!("emptied: {:?}", life.fs.pool().status().space);
     life.fs.unmount()?;
+    drop(life);
+    ground.proves_sound()?;
     if bad > 0 { Err(format!("{bad} files differ").into()) } else { Ok(()) }
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use poolfs::fs::{Fs, FsOptions};
+use poolfs::fs::{CheckOptions, Fs, FsOptions};
 use poolfs::layout::Resiliency;
 use poolfs::member::open::{Bounds, MemberSpec};
 use poolfs::pool::{AssembleOptions, CreateOptions, Pool, create};
@@ -73,9 +73,29 @@ impl Ground {
 
     /// Mounts it, without FUSE.
     pub fn mount(&self) -> Outcome<Arc<Fs>> {
-        let options = AssembleOptions { wait: Duration::ZERO, ..AssembleOptions::default() };
+        self.assemble(false)
+    }
+
+    fn assemble(&self, read_only: bool) -> Outcome<Arc<Fs>> {
+        let options = AssembleOptions { wait: Duration::ZERO, read_only, ..AssembleOptions::default() };
         let pool = Pool::assemble(&self.members, &options)?;
         Ok(Fs::mount(pool, FsOptions { cache_bytes: self.cache, ..FsOptions::default() })?)
+    }
+
+    /// Checks all tables against each other, and errors with what is wrong. It must not be mounted.
+    pub fn proves_sound(&self) -> Outcome<()> {
+        let report = self.assemble(true)?.check(CheckOptions { data: true })?;
+        for finding in &report.findings {
+            eprintln!("{:?}: {}", finding.area, finding.what);
+        }
+        if !report.findings.is_empty() {
+            return Err("the tables contradict each other".into());
+        }
+        println!(
+            "checked: {} extents in {} sets, {} nodes, all data; nothing is wrong",
+            report.extents, report.sets, report.tree_nodes
+        );
+        Ok(())
     }
 }
 
@@ -105,13 +125,35 @@ pub fn memory(name: &str) -> u64 {
 pub struct Lap {
     start: Instant,
     written: u64,
+    moved: u64,
+    nodes: u64,
     longest: Duration,
+}
+
+/// What a [`Lap`] came to.
+pub struct Done {
+    /// MB per second of what the program wrote.
+    pub rate: f64,
+    /// Bytes written to members for each byte that the program wrote.
+    pub amplification: f64,
+    /// Bytes that the compactor moved for each.
+    pub moved: f64,
+    /// Nodes of the trees written for each MiB.
+    pub nodes: f64,
+    /// The longest step in seconds.
+    pub longest: f64,
 }
 
 impl Lap {
     /// Begins now.
     pub fn start(fs: &Fs) -> Self {
-        Self { start: Instant::now(), written: written_to_members(fs), longest: Duration::ZERO }
+        Self {
+            start: Instant::now(),
+            written: written_to_members(fs),
+            moved: fs.moved_bytes(),
+            nodes: fs.store().nodes_written(),
+            longest: Duration::ZERO,
+        }
     }
 
     /// Does one thing, and notes if it took longest.
@@ -122,12 +164,17 @@ impl Lap {
         result
     }
 
-    /// MB per second and bytes written to members for each byte, if `bytes` were written by the program; and the longest
-    /// step in seconds.
-    pub fn end(&self, fs: &Fs, bytes: u64) -> (f64, f64, f64) {
+    /// What it came to, if `bytes` were written by the program.
+    pub fn end(&self, fs: &Fs, bytes: u64) -> Done {
         let seconds = self.start.elapsed().as_secs_f64();
-        let to_members = (written_to_members(fs) - self.written) as f64;
-        (bytes as f64 / 1e6 / seconds, to_members / bytes as f64, self.longest.as_secs_f64())
+        let bytes = bytes as f64;
+        Done {
+            rate: bytes / 1e6 / seconds,
+            amplification: (written_to_members(fs) - self.written) as f64 / bytes,
+            moved: (fs.moved_bytes() - self.moved) as f64 / bytes,
+            nodes: (fs.store().nodes_written() - self.nodes) as f64 / (bytes / MIB as f64),
+            longest: self.longest.as_secs_f64(),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use poolfs::fs::{Caller, Fs, OpenFlags};
 use poolfs::store::tables::ROOT_INO;
 use poolfs::units::{MIB, format_size};
 
-use super::ground::{Ground, Lap, Place, fill, memory, roll, write_all};
+use super::ground::{Done, Ground, Lap, Place, fill, memory, roll, write_all};
 use super::{Outcome, size};
 
 const BLOCK: u64 = 4096;
@@ -42,9 +42,9 @@ pub fn run(args: &Args) -> Outcome<()> {
     println!("first writing: {first:.0} MB/s; space now {:?}", fs.pool().status().space);
 
     println!(
-        "\n| part | MB/s | bytes to members for each byte | longest write, s | resident, MiB | available, MiB |"
+        "\n| part | MB/s | bytes to members for each byte | moved for each byte | nodes for each MiB | longest write, s | resident, MiB | available, MiB |"
     );
-    println!("| ---: | ---: | ---: | ---: | ---: | ---: |");
+    println!("| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |");
     let mut random = 1;
     let mut rates = Vec::new();
     let writes = blocks * args.times;
@@ -58,10 +58,12 @@ pub fn run(args: &Args) -> Outcome<()> {
             lap.step(|| write_all(&fs, file.ino, handle, at * BLOCK, &block))?;
         }
         fs.fsync(file.ino, false)?;
-        let (rate, amplification, longest) = lap.end(&fs, writes / TENTHS * BLOCK);
+        let Done { rate, amplification, moved, nodes, longest } = lap.end(&fs, writes / TENTHS * BLOCK);
         rates.push(rate);
         let (resident, available) = (memory("VmRSS:") / MIB, fs.pool().status().space.available / MIB);
-        println!("| {part}0 % | {rate:.1} | {amplification:.2} | {longest:.2} | {resident} | {available} |");
+        println!(
+            "| {part}0 % | {rate:.1} | {amplification:.2} | {moved:.2} | {nodes:.1} | {longest:.2} | {resident} | {available} |"
+        );
     }
     let ratio = rates.last().unwrap_or(&0.0) / rates.first().unwrap_or(&1.0);
     println!("\nlast tenth at {ratio:.2} of the first");
@@ -73,6 +75,8 @@ pub fn run(args: &Args) -> Outcome<()> {
     let bad = compare(&fs, &versions)?;
     println!("compared after a remount: {bad} of {blocks} blocks differ");
     fs.unmount()?;
+    drop(fs);
+    ground.proves_sound()?;
     if bad > 0 { Err(format!("{bad} blocks differ").into()) } else { Ok(()) }
 }
 

@@ -103,14 +103,14 @@ impl Fs {
         if maybe_there.is_empty() {
             let _nothing_moves = self.extent_lock.read();
             if let Some(found) = counts.work_out(&refs)? {
-                found.emit(created, &mut tx);
+                found.emit(created, &maybe_there, &mut tx);
                 return Ok(self.store.commit(tx)?);
             }
         }
         let _alone = self.extent_lock.write();
         counts.alone = Alone::Yes;
         if let Some(found) = counts.work_out(&refs)? {
-            found.emit(created, &mut tx);
+            found.emit(created, &maybe_there, &mut tx);
         }
         Ok(self.store.commit(tx)?)
     }

@@ -119,7 +119,7 @@ impl Fs {
         for (key, value) in found {
             let damaged = FsError::Damaged { ino, what: "an entry by cookie" };
             let Some((_, cookie)) = split_pair(&key) else { return Err(damaged) };
-            let Ok(entry) = crate::member::wire::decode::<CookieEntry>(&value) else { return Err(damaged) };
+            let Ok(entry) = crate::member::wire::unpack::<CookieEntry>(&value) else { return Err(damaged) };
             let Some(kind) = FileKind::from_mode(entry.kind) else { return Err(damaged) };
             entries.push(DirEntry { name: entry.name, ino: entry.ino, kind, cookie });
         }

@@ -33,7 +33,7 @@ pub(super) fn segments(store: &Store, ino: Ino, from: u64, to: u64, limit: usize
 
 fn segment(ino: Ino, key: &[u8], value: &[u8]) -> Result<Segment> {
     let (_, start) = split_pair(key).ok_or(FsError::Damaged { ino, what: "a key of its map" })?;
-    let entry: MapEntry = crate::member::wire::decode(value)
+    let entry: MapEntry = crate::member::wire::unpack(value)
         .map_err(|_| FsError::Damaged { ino, what: "an entry of its map" })?;
     let whole = entry.len > 0 && entry.len.is_multiple_of(SECTOR) && start.is_multiple_of(SECTOR);
     if !whole || start.checked_add(entry.len).is_none() {

@@ -16,7 +16,7 @@ use super::node::{Node, NodeState};
 use crate::cache::Captured;
 use crate::member::superblock::{Seq, SetId};
 use crate::store::Tx;
-use crate::store::tables::{Extent, ExtentId, Inode, Table, ino_key};
+use crate::store::tables::{Extent, ExtentId, Inode, Owner, Table, ino_key};
 use crate::sync::RwLockWriteGuard;
 use crate::sync::atomic::Ordering;
 use crate::units::SECTOR;
@@ -225,7 +225,13 @@ impl<'a> Batch<'a> {
         }
         pending.bytes += 4 * one.sums.len() as u64;
         // A piece is at most as long as an extent may be.
-        let extent = Extent { set: one.set, address: one.address, len: one.len as u32, sums: one.sums };
+        let extent = Extent {
+            set: one.set,
+            address: one.address,
+            len: one.len as u32,
+            owner: Owner::default(),
+            sums: one.sums,
+        };
         pending.created.push((id, extent));
         Ok(())
     }

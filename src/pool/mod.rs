@@ -32,6 +32,7 @@ pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
 pub use membership::Addition;
 pub use meta::MetaUsage;
+pub use room::WaitingRoom;
 pub use roster::{Member, Roster};
 pub use sets::SlotMove;
 pub use stripe_writer::{Chunk, Piece, Written};

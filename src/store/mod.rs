@@ -139,26 +139,25 @@ impl Store {
         // A set's record takes its place in the same order as everything else, so that a set's fill never
         // goes back. Live bytes are counted only once nothing can fail any more.
         let estimate =
-            ops.iter().map(|op| wire::encode(op).len()).sum::<usize>() + (live.len() + idle.len()) * 512;
+            ops.iter().map(|op| wire::pack(op).len()).sum::<usize>() + (live.len() + idle.len()) * 512;
         journal.check_commit(estimate, self.pool.dimensions().ring_bytes, has_data)?;
         first();
         for (set, delta) in live {
             self.pool.count_live(set, delta);
             let key = serde_bytes::ByteBuf::from(tables::set_key(set));
             if self.pool.free_if_dead(set, false) {
-                ops.push(Op::Delete { table: Table::Sets, key });
+                free_set(key, &mut ops);
             } else if let Some(record) = self.pool.set_record(set) {
-                let value = serde_bytes::ByteBuf::from(wire::encode(&record));
+                let value = serde_bytes::ByteBuf::from(wire::pack(&record));
                 ops.push(Op::Put { table: Table::Sets, key, value });
             }
         }
         for set in idle {
             if self.pool.free_if_dead(set, true) {
-                let key = serde_bytes::ByteBuf::from(tables::set_key(set));
-                ops.push(Op::Delete { table: Table::Sets, key });
+                free_set(serde_bytes::ByteBuf::from(tables::set_key(set)), &mut ops);
             }
         }
-        let payload = wire::encode(&ops);
+        let payload = wire::pack(&ops);
         let seq = journal.push(payload);
         self.apply(ops, seq);
         Ok(seq)
@@ -242,7 +241,8 @@ impl Store {
     /// Whether whoever changes something has to wait for a checkpoint before he begins: [`Store::log_is_short`], or
     /// so much changed in memory that the pool might lack the room to write it.
     pub fn must_wait(&self) -> bool {
-        self.log_is_short() || self.room.is_exceeded(self.overlay.read().active_size())
+        let trees = self.left.lock().trees;
+        self.log_is_short() || self.room.is_exceeded(self.overlay.read().active_size(), trees)
     }
 
     /// Whether the tables may grow: after the next checkpoint there will be room for yet another one, of changes
@@ -269,9 +269,10 @@ impl Store {
     pub fn checkpoint_due(&self) -> bool {
         let used = self.journal.lock().used_bytes();
         let layer = self.overlay.read().active_size();
+        let trees = self.left.lock().trees;
         let age = self.clock.elapsed().saturating_sub(*self.last_checkpoint_at.lock());
         used > self.pool.dimensions().ring_bytes / 2
-            || self.room.is_used(layer)
+            || self.room.is_used(layer, trees)
             || (layer.changes > 0 && age > CHECKPOINT_INTERVAL)
     }
 
@@ -294,4 +295,10 @@ impl Store {
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
+}
+
+/// The set with this key is free: its record goes, and whoever writes rows of its own for it learns of it.
+fn free_set(key: serde_bytes::ByteBuf, ops: &mut Vec<Op>) {
+    ops.push(Op::Put { table: Table::Freed, key: key.clone(), value: serde_bytes::ByteBuf::new() });
+    ops.push(Op::Delete { table: Table::Sets, key });
 }

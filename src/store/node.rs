@@ -1,7 +1,7 @@
 //! Nodes of the trees: what a member holds of them, and what memory does.
 //!
-//! A node is a run of keys and values in order. All of them lie in one piece of bytes, so that decoding costs two
-//! allocations and looking a key up none. A leaf holds the table's own values; in an inner node a key is the
+//! A node is a run of keys and values in order. In memory all of them lie in one piece of bytes, so that looking a key
+//! up allocates nothing. On a member a key begins with how many bytes it shares with the one before. A leaf holds the table's own values; in an inner node a key is the
 //! first key of a child, and its value says where the child is. **A node's first key is exactly what its parent
 //! has for it**: a pointer that leads to the wrong node is noticed.
 
@@ -16,13 +16,8 @@ use crate::member::wire;
 /// Where a node is: one piece, or a few where it was written across the end of a set.
 pub(super) type Pointer = Vec<MetaPointer>;
 
-/// Bytes of an encoded node without entries: table, level, two lengths.
-const EMPTY_BYTES: usize = 4 + 1 + 8 + 8;
-/// Bytes of an entry besides its key and value: two ends.
-const ENTRY_BYTES: usize = 8;
-
-/// A node of one table's tree. The order of the fields is that of their bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// A node of one table's tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Node {
     table: Table,
     /// 0 for a leaf; one more than its children's otherwise.
@@ -30,7 +25,53 @@ pub(super) struct Node {
     /// Where each entry's key ends in `bytes`, and then its value: two numbers for each entry.
     ends: Vec<u32>,
     /// Key, value, key, value, with nothing between them.
+    bytes: Vec<u8>,
+    /// Bytes that it takes on a member.
+    encoded_bytes: usize,
+}
+
+/// A node on a member. The order of the fields is that of their bytes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Stored {
+    table: Table,
+    level: u8,
+    entries: Vec<Shape>,
+    /// What each key has of its own, then its value, entry after entry.
     bytes: ByteBuf,
+}
+
+/// Lengths of an entry.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Shape {
+    /// Bytes of the key that are those of the key before.
+    shared: u32,
+    /// The other bytes of the key.
+    own: u32,
+    /// Bytes of the value.
+    value: u32,
+}
+
+impl Shape {
+    /// Of an entry behind one with the key `before`.
+    fn of(before: &[u8], key: &[u8], value: &[u8]) -> Self {
+        let shared = before.iter().zip(key).take_while(|(a, b)| a == b).count();
+        Self { shared: shared as u32, own: (key.len() - shared) as u32, value: value.len() as u32 }
+    }
+
+    /// Bytes of the entry on a member.
+    fn encoded_bytes(&self) -> usize {
+        let lengths: usize = [self.shared, self.own, self.value].into_iter().map(number_bytes).sum();
+        lengths + (self.own + self.value) as usize
+    }
+}
+
+/// Bytes of a packed number.
+fn number_bytes(number: u32) -> usize {
+    match number {
+        0..=250 => 1,
+        251..=0xffff => 3,
+        _ => 5,
+    }
 }
 
 /// What a parent, or the root block, says of a node.
@@ -48,10 +89,51 @@ impl Node {
     /// # Errors
     /// [`StoreError::Damaged`].
     pub fn decode(bytes: &[u8], expected: &Expected) -> Result<Self> {
-        let node: Self = wire::decode(bytes).map_err(|error| damaged(expected, error.to_string()))?;
-        node.check_ends().map_err(|what| damaged(expected, what.to_owned()))?;
+        let stored: Stored = wire::unpack(bytes).map_err(|error| damaged(expected, error.to_string()))?;
+        let node = Self::unfold(&stored, bytes.len()).map_err(|what| damaged(expected, what.to_owned()))?;
         node.check(expected)?;
         Ok(node)
+    }
+
+    /// Gives every key all its bytes. Lengths are right, and keys rise.
+    fn unfold(stored: &Stored, encoded_bytes: usize) -> std::result::Result<Self, &'static str> {
+        let Stored { table, level, entries, bytes: folded } = stored;
+        if entries.is_empty() {
+            return Err("it has no entries");
+        }
+        let whole: u64 =
+            entries.iter().map(|e| [e.shared, e.own, e.value].map(u64::from).iter().sum::<u64>()).sum();
+        if whole > wire::LIMIT_BYTES as u64 {
+            return Err("its keys are too long");
+        }
+        let (mut ends, mut bytes) =
+            (Vec::with_capacity(2 * entries.len()), Vec::with_capacity(whole as usize));
+        let (mut rest, mut before) = (folded.as_slice(), 0..0);
+        for (index, entry) in entries.iter().enumerate() {
+            let start = bytes.len();
+            let shared = before.start..before.start + entry.shared as usize;
+            let own = rest.split_at_checked(entry.own as usize);
+            let Some((own, behind)) = own.filter(|_| shared.end <= before.end) else {
+                return Err("its entries do not fit it");
+            };
+            bytes.extend_from_within(shared);
+            bytes.extend_from_slice(own);
+            let key = start..bytes.len();
+            if index > 0 && bytes[before.clone()] >= bytes[key.clone()] {
+                return Err("its keys are not in order");
+            }
+            let Some((value, behind)) = behind.split_at_checked(entry.value as usize) else {
+                return Err("its entries do not fit it");
+            };
+            ends.push(bytes.len() as u32);
+            bytes.extend_from_slice(value);
+            ends.push(bytes.len() as u32);
+            (rest, before) = (behind, key);
+        }
+        if !rest.is_empty() {
+            return Err("its entries do not fill it");
+        }
+        Ok(Self { table: *table, level: *level, ends, bytes, encoded_bytes })
     }
 
     /// Checks that this node is the one that its parent means.
@@ -65,29 +147,25 @@ impl Node {
         if same { Ok(()) } else { Err(damaged(expected, "another node is in its place".to_owned())) }
     }
 
-    /// Ends rise and stay within the bytes, the last is the last byte, keys rise.
-    fn check_ends(&self) -> std::result::Result<(), &'static str> {
-        if self.ends.is_empty() || !self.ends.len().is_multiple_of(2) {
-            return Err("it has no entries, or half of one");
-        }
-        let rise = self.ends.windows(2).all(|pair| pair[0] <= pair[1]);
-        if !rise || self.ends.last().map(|&end| end as usize) != Some(self.bytes.len()) {
-            return Err("its entries do not fill it");
-        }
-        if (1..self.len()).any(|index| self.key(index - 1) >= self.key(index)) {
-            return Err("its keys are not in order");
-        }
-        Ok(())
-    }
-
     /// Its bytes on a member.
     pub fn encode(&self) -> Vec<u8> {
-        wire::encode(self)
+        let mut entries = Vec::with_capacity(self.len());
+        let mut bytes = Vec::with_capacity(self.encoded_bytes);
+        let mut before: &[u8] = &[];
+        for index in 0..self.len() {
+            let (key, value) = (self.key(index), self.value(index));
+            let shape = Shape::of(before, key, value);
+            bytes.extend_from_slice(&key[shape.shared as usize..]);
+            bytes.extend_from_slice(value);
+            entries.push(shape);
+            before = key;
+        }
+        wire::pack(&Stored { table: self.table, level: self.level, entries, bytes: ByteBuf::from(bytes) })
     }
 
     /// How many bytes [`Node::encode`] gives.
     pub fn encoded_bytes(&self) -> usize {
-        encoded_bytes(self.len(), self.bytes.len())
+        self.encoded_bytes
     }
 
     /// Memory that it takes, about.
@@ -169,8 +247,10 @@ pub(super) fn check_pointer(pointer: &[MetaPointer]) -> std::result::Result<(), 
     if bytes > wire::LIMIT_BYTES as u64 { Err(format!("{bytes} bytes are too many")) } else { Ok(()) }
 }
 
-fn encoded_bytes(entries: usize, bytes: usize) -> usize {
-    EMPTY_BYTES + ENTRY_BYTES * entries + bytes
+/// Bytes on a member of a node of so many entries, of so many bytes with their lengths, of which `folded` are no lengths.
+fn encoded_bytes(entries: usize, bytes: usize, folded: usize) -> usize {
+    // Table, level, two lengths.
+    2 + number_bytes(entries as u32) + number_bytes(folded as u32) + bytes
 }
 
 fn damaged(expected: &Expected, what: String) -> StoreError {
@@ -183,12 +263,33 @@ fn damaged(expected: &Expected, what: String) -> StoreError {
 pub(super) struct Draft {
     ends: Vec<u32>,
     bytes: Vec<u8>,
+    shapes: Vec<Shape>,
+    sum: Sum,
+}
+
+/// What entries come to on a member.
+#[derive(Debug, Default, Clone, Copy)]
+struct Sum {
+    /// Bytes with lengths.
+    bytes: usize,
+    /// Bytes of keys and values.
+    folded: usize,
+}
+
+impl Sum {
+    fn add(&mut self, shape: Shape) {
+        self.bytes += shape.encoded_bytes();
+        self.folded += (shape.own + shape.value) as usize;
+    }
 }
 
 impl Draft {
     /// Adds an entry behind all others.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
         debug_assert!(self.last_key().is_none_or(|last| last < key), "keys rise");
+        let shape = Shape::of(self.last_key().unwrap_or_default(), key, value);
+        self.sum.add(shape);
+        self.shapes.push(shape);
         self.bytes.extend_from_slice(key);
         self.ends.push(self.bytes.len() as u32);
         self.bytes.extend_from_slice(value);
@@ -214,31 +315,48 @@ impl Draft {
 
     /// Bytes of a node of all entries.
     pub fn encoded_bytes(&self) -> usize {
-        encoded_bytes(self.len(), self.bytes.len())
+        encoded_bytes(self.len(), self.sum.bytes, self.sum.folded)
     }
 
     /// Adds all entries of another draft.
     pub fn append(&mut self, other: Self) {
-        let start = self.bytes.len() as u32;
-        self.bytes.extend_from_slice(&other.bytes);
-        self.ends.extend(other.ends.iter().map(|end| end + start));
+        let mut start = 0;
+        for ends in other.ends.chunks_exact(2) {
+            let (key, value) = (ends[0] as usize, ends[1] as usize);
+            self.push(&other.bytes[start..key], &other.bytes[key..value]);
+            start = value;
+        }
     }
 
     /// How many entries from the first on make a node of at least `target` bytes and at most `most`: at least one,
     /// whatever its size; all when they are too few. There must be one.
     pub fn count_for(&self, target: usize, most: usize) -> usize {
-        let bytes_of = |count: usize| encoded_bytes(count, self.ends[2 * count - 1] as usize);
-        let enough = (1..self.len()).find(|&count| bytes_of(count) >= target).unwrap_or(self.len());
-        if enough > 1 && bytes_of(enough) > most { enough - 1 } else { enough }
+        let mut sum = Sum::default();
+        for (index, shape) in self.shapes.iter().enumerate() {
+            sum.add(*shape);
+            let bytes = encoded_bytes(index + 1, sum.bytes, sum.folded);
+            if bytes >= target || index + 1 == self.len() {
+                return if index > 0 && bytes > most { index } else { index + 1 };
+            }
+        }
+        self.len()
     }
 
     /// Takes the first `count` entries off, as a node.
     pub fn take_node(&mut self, count: usize, table: Table, level: u8) -> Node {
+        let mut sum = Sum::default();
+        self.shapes.drain(..count).for_each(|shape| sum.add(shape));
         let cut = self.ends[2 * count - 1];
         let ends = self.ends.drain(..2 * count).collect();
         let bytes: Vec<u8> = self.bytes.drain(..cut as usize).collect();
         self.ends.iter_mut().for_each(|end| *end -= cut);
-        Node { table, level, ends, bytes: ByteBuf::from(bytes) }
+        // What is now the first has nobody to share with.
+        if let Some(first) = self.shapes.first_mut() {
+            *first = Shape { shared: 0, own: first.own + first.shared, ..*first };
+        }
+        self.sum = Sum::default();
+        self.shapes.iter().for_each(|shape| self.sum.add(*shape));
+        Node { table, level, ends, bytes, encoded_bytes: encoded_bytes(count, sum.bytes, sum.folded) }
     }
 }
 
@@ -292,18 +410,21 @@ mod tests {
 
     #[test]
     fn contradictions_are_errors() {
-        let spoiled = |spoil: fn(&mut Node)| {
-            let mut node = sample(5);
-            spoil(&mut node);
-            Node::decode(&node.encode(), &LEAF)
+        let spoiled = |spoil: fn(&mut Stored)| {
+            let mut stored: Stored = wire::unpack(&sample(5).encode()).expect("unpacks");
+            spoil(&mut stored);
+            Node::decode(&wire::pack(&stored), &LEAF)
         };
-        assert!(spoiled(|node| node.ends.clear()).is_err());
-        assert!(spoiled(|node| node.ends.truncate(9)).is_err());
-        assert!(spoiled(|node| node.ends[3] = 1000).is_err());
-        assert!(spoiled(|node| node.ends[9] -= 1).is_err());
-        assert!(spoiled(|node| node.ends.swap(0, 1)).is_err() || sample(5).value(0).is_empty());
-        assert!(spoiled(|node| node.bytes[1] = 9).is_err());
-        assert!(spoiled(|node| node.bytes.push(1)).is_err());
+        assert!(spoiled(|_| ()).is_ok());
+        assert!(spoiled(|stored| stored.entries.clear()).is_err());
+        assert!(spoiled(|stored| stored.entries.truncate(4)).is_err());
+        assert!(spoiled(|stored| stored.entries[0].shared = 1).is_err());
+        assert!(spoiled(|stored| stored.entries[3].shared = 3).is_err());
+        assert!(spoiled(|stored| stored.entries[3].shared = u32::MAX).is_err());
+        assert!(spoiled(|stored| stored.entries[4].value -= 1).is_err());
+        assert!(spoiled(|stored| stored.entries[1].own = 1000).is_err());
+        assert!(spoiled(|stored| stored.bytes[1] = 9).is_err());
+        assert!(spoiled(|stored| stored.bytes.push(1)).is_err());
         assert!(decode_pointer(&encode_pointer(&Vec::new())).is_err());
         let huge = MetaPointer { set: 1, address: 0, len: u32::MAX, sums: vec![0; 1 << 20] };
         assert!(check_pointer(&[huge]).is_err());
@@ -333,9 +454,8 @@ mod tests {
         for round in 0..20_000 {
             let mut noise: Vec<u8> = (0..round % 97).map(|_| next_random(&mut random) as u8).collect();
             // Half of them get as far as the entries.
-            if round % 2 == 0 && noise.len() >= 13 {
-                noise[..13].copy_from_slice(&bytes[..13]);
-                noise[5] = 2;
+            if round % 2 == 0 && noise.len() >= 3 {
+                noise[..3].copy_from_slice(&[bytes[0], bytes[1], 2]);
             }
             use_if_decoded(&noise);
         }

@@ -36,7 +36,7 @@ impl Store {
     /// # Errors
     /// As [`Store::get`]; [`StoreError::Damaged`] also when the value is not what it should be.
     pub fn read<V: DeserializeOwned>(&self, table: Table, key: &[u8]) -> Result<Option<V>> {
-        let decoded = self.look_up(table, key, |value| value.map(wire::decode).transpose())?;
+        let decoded = self.look_up(table, key, |value| value.map(wire::unpack).transpose())?;
         decoded.map_err(|error| StoreError::Damaged { what: format!("a value of {table:?}: {error}") })
     }
 

@@ -85,7 +85,7 @@ impl Store {
     fn load_sets(&self) -> Result<()> {
         let found = self.scan(Table::Sets, &[], &SET_KEY_MAX, usize::MAX)?;
         let records: Result<Vec<SetRecord>> =
-            found.iter().map(|(_, value)| decode(value, "a set's record")).collect();
+            found.iter().map(|(_, value)| unpack(value, "a set's record")).collect();
         Ok(self.pool.load_sets(&records?)?)
     }
 
@@ -128,8 +128,8 @@ fn load_root(pool: &Pool, root: Option<&Root>) -> Result<(Roots, LastCheckpoint)
     Ok((block.roots()?, last))
 }
 
-fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T> {
-    wire::decode(bytes).map_err(|error| StoreError::Damaged { what: format!("{what}: {error}") })
+fn unpack<T: serde::de::DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T> {
+    wire::unpack(bytes).map_err(|error| StoreError::Damaged { what: format!("{what}: {error}") })
 }
 
 fn replay(pool: &Pool, root: Option<&Root>, overlay: &mut Overlay, force: bool) -> Result<Replay> {
@@ -144,7 +144,7 @@ fn replay(pool: &Pool, root: Option<&Root>, overlay: &mut Overlay, force: bool) 
     let mut replay = Replay { last: seq - 1, end: position, data: DataIndex::for_replay() };
     let mut acked = 0;
     while let Some((at, header, payload)) = next_record(&mut readers, position, seq, &epochs) {
-        let ops: Vec<Op> = decode(&payload, "a journal record")?;
+        let ops: Vec<Op> = unpack(&payload, "a journal record")?;
         for op in ops {
             apply(op, seq, included, overlay, &mut replay.data);
         }

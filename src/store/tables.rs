@@ -1,7 +1,7 @@
 //! The tables: what their keys and values are.
 //!
 //! Keys are bytes whose order is the order of what they stand for: numbers are big-endian. Values are
-//! encoded by [`crate::member::wire`].
+//! packed by [`crate::member::wire`].
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,11 @@ pub enum Table {
     Map,
     /// [`extent_key`] -> [`Extent`].
     Extents,
-    /// [`ref_key`] -> u32: bytes of an extent that a file refers to.
+    /// [`ref_key`] -> u32: bytes of an extent that a file refers to. That an extent's [`Owner`] refers to all of it,
+    /// and nobody else to anything, goes without saying, so most extents have no row here.
     Refs,
-    /// [`place_key`] -> [`ExtentId`]: the extents of a set, by address.
+    /// [`place_key`] -> [`Batch`]: extents that were written to a set side by side, from this address on. A row is
+    /// written once and stays as it is until the set is free: what its extents became is in [`Table::Extents`].
     Places,
     /// [`set_key`] -> [`crate::member::superblock::SetRecord`]. Written by the store alone.
     Sets,
@@ -46,11 +48,13 @@ pub enum Table {
     Counters,
     /// [`ino_key`] -> the first bytes of a small file, as they are.
     Inline,
+    /// [`set_key`] -> nothing: sets that are free, and whose rows in [`Table::Places`] are still to go.
+    Freed,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 13] = [
+    pub const ALL: [Table; 14] = [
         Table::Inodes,
         Table::Entries,
         Table::Cookies,
@@ -64,6 +68,7 @@ impl Table {
         Table::Intents,
         Table::Counters,
         Table::Inline,
+        Table::Freed,
     ];
 }
 
@@ -142,8 +147,7 @@ pub struct MapEntry {
 }
 
 /// An immutable run of file data. Its record changes only when it moves to another place, so that neither
-/// an overwrite nor sharing rewrites the checksums. Who refers to it is in [`Table::Refs`]; one without
-/// any reference is deleted.
+/// an overwrite nor sharing rewrites the checksums. One to which nobody refers any more is deleted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extent {
     /// The set it lies in.
@@ -152,7 +156,10 @@ pub struct Extent {
     pub address: u64,
     /// Bytes, a multiple of the sector, at most [`crate::limits::EXTENT_MAX_BYTES`].
     pub len: u32,
+    /// For whom it was written.
+    pub owner: Owner,
     /// CRC-32C of each sector.
+    #[serde(with = "sum_bytes")]
     pub sums: Vec<u32>,
 }
 
@@ -161,10 +168,40 @@ impl Extent {
     pub fn place(&self) -> Place {
         Place { set: self.set, address: self.address, len: self.len }
     }
+
+    /// Everything but the checksums.
+    pub fn head(&self) -> ExtentHead {
+        ExtentHead { place: self.place(), owner: self.owner }
+    }
 }
 
-/// Where an extent lies: what the record of an [`Extent`] begins with, so that it can be read without the
-/// checksums.
+/// The file for which an extent was written, and the offset in the file less that in the extent (wrapping). It
+/// refers to all of the extent, unless a row of [`Table::Refs`] has another number of bytes for it (0 where it
+/// refers to nothing of it any more).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// The file.
+    pub ino: Ino,
+    /// As in [`ref_key`].
+    pub origin: u64,
+}
+
+/// What the record of an [`Extent`] begins with: all but the checksums, so that they need not be decoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExtentHead {
+    /// Where it lies.
+    pub place: Place,
+    /// For whom it was written.
+    pub owner: Owner,
+}
+
+/// Extents that were written side by side, and their lengths in bytes.
+pub type Batch = Vec<(ExtentId, u32)>;
+
+/// Most extents of a [`Batch`].
+pub const BATCH_MAX: usize = 64;
+
+/// Where an extent lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The set.
@@ -173,6 +210,26 @@ pub struct Place {
     pub address: u64,
     /// Bytes, a multiple of the sector, at most [`crate::limits::EXTENT_MAX_BYTES`].
     pub len: u32,
+}
+
+/// Checksums as bytes, four each, little-endian: as numbers they would take five.
+mod sum_bytes {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(sums: &[u32], to: S) -> Result<S::Ok, S::Error> {
+        let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+        to.serialize_bytes(&bytes)
+    }
+
+    pub fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<u32>, D::Error> {
+        let bytes = serde_bytes::ByteBuf::deserialize(from)?;
+        let (sums, rest) = bytes.as_chunks::<4>();
+        if !rest.is_empty() {
+            return Err(D::Error::custom("the checksums end in the middle of one"));
+        }
+        Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
+    }
 }
 
 /// A removal that takes more than one record. What it names reads as gone from the moment it is there;

@@ -22,7 +22,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Bytes in a record, as the wire format has them.
+    /// Bytes in a record, at most.
     fn wire_bytes(&self) -> u64 {
         match self {
             Op::Put { key, value, .. } => 24 + key.len() as u64 + value.len() as u64,
@@ -60,7 +60,7 @@ impl Tx {
 
     /// Sets `key` to `value`.
     pub fn put<V: Serialize>(&mut self, table: Table, key: Vec<u8>, value: &V) {
-        self.put_raw(table, key, wire::encode(value));
+        self.put_raw(table, key, wire::pack(value));
     }
 
     /// Sets `key` to these bytes as they are (for [`Table::Xattrs`] and [`Table::Inline`]).
@@ -130,7 +130,7 @@ mod tests {
         tx.delete(Table::Map, vec![3; 16]);
         tx.data(7, 4096, vec![9; 4096]);
         tx.drop_data(7, 0, 4096, 3);
-        assert!(wire::encode(&tx.ops).len() as u64 <= tx.bytes());
-        assert_eq!(wire::decode::<Vec<Op>>(&wire::encode(&tx.ops)).unwrap(), tx.ops);
+        assert!(wire::pack(&tx.ops).len() as u64 <= tx.bytes());
+        assert_eq!(wire::unpack::<Vec<Op>>(&wire::pack(&tx.ops)).unwrap(), tx.ops);
     }
 }

@@ -1,5 +1,7 @@
 //! Extents: who refers to them, where they lie, how much of each set is alive.
 
+use std::collections::BTreeMap;
+
 use super::rows::Rows;
 use super::{Area, Check};
 use crate::fs::error::Result;
@@ -7,11 +9,11 @@ use crate::fs::refs::live_bytes;
 use crate::member::superblock::SetId;
 use crate::member::wire;
 use crate::store::tables::{
-    Extent, ExtentId, Ino, MapEntry, Place, Table, extent_key, split_pair, split_ref,
+    Batch, Extent, ExtentId, Ino, MapEntry, Place, Table, extent_key, set_key, single, split_pair, split_ref,
 };
 use crate::units::SECTOR;
 
-/// References that are held at a time.
+/// References that are held at a time, and those of one extent more.
 const REFS_AT_ONCE: usize = 1 << 20;
 
 /// Extent, inode and origin.
@@ -38,54 +40,66 @@ impl Check<'_> {
         let store = &self.fs.store;
         let mut refs = Rows::of(store, Table::Refs);
         let mut extents = Rows::of(store, Table::Extents);
-        let mut current: Option<(ExtentId, u32)> = None;
         let mut after = None;
         loop {
-            let mut part: Vec<Reference> = Vec::new();
-            while part.len() < REFS_AT_ONCE {
-                let Some((key, value)) = refs.next()? else { break };
-                let (Some(key), Ok(bytes)) = (split_ref(&key), wire::decode::<u32>(&value)) else {
-                    self.report.add(Area::Extents, "a reference is damaged");
-                    continue;
-                };
-                if current.is_none_or(|(id, _)| id < key.0) {
-                    current = Some((key.0, self.extent_of(&mut extents, key.0)?));
-                }
-                let len = current.map_or(0, |(_, len)| len);
-                part.push(Reference { key, left: i64::from(bytes), len });
+            let (mut part, mut end) = (Vec::new(), None);
+            while end.is_none()
+                && let Some((key, value)) = extents.next()?
+            {
+                let id = single(&key).unwrap_or_default();
+                self.of_extent(id, &value, &mut refs, &mut part)?;
+                end = (part.len() >= REFS_AT_ONCE).then_some((id, Ino::MAX, u64::MAX));
             }
-            let end = part.last().map(|one| one.key).filter(|_| part.len() == REFS_AT_ONCE);
+            if end.is_none() {
+                self.unowned(&mut refs, &[0xff; 32])?;
+            }
             self.compare(&mut part, after, end)?;
             if end.is_none() {
-                break;
+                return Ok(());
             }
             after = end;
         }
-        self.unreferenced(&mut extents, &[0xff; 16])
     }
 
-    /// The length of an extent that is referred to; those before it are not.
-    fn extent_of(&mut self, extents: &mut Rows<'_>, id: ExtentId) -> Result<u32> {
-        self.unreferenced(extents, &extent_key(id))?;
-        let Some((_, value)) = extents.next_below(&extent_key(id.saturating_add(1)))? else {
-            self.report.add(Area::Extents, format!("extent {id} is referred to, and does not exist"));
-            return Ok(0);
-        };
+    /// Appends the references of one extent, in order: those with rows, and the owner's if it has none.
+    fn of_extent(
+        &mut self,
+        id: ExtentId,
+        record: &[u8],
+        refs: &mut Rows<'_>,
+        part: &mut Vec<Reference>,
+    ) -> Result<()> {
         self.report.extents += 1;
-        match wire::decode::<Extent>(&value) {
-            Ok(extent) if extent.sums.len() as u64 * SECTOR == u64::from(extent.len) => Ok(extent.len),
-            _ => {
-                self.report.add(Area::Extents, format!("the record of extent {id} is damaged"));
-                Ok(0)
+        self.unowned(refs, &extent_key(id))?;
+        let extent = wire::unpack::<Extent>(record).ok();
+        let extent = extent.filter(|extent| extent.sums.len() as u64 * SECTOR == u64::from(extent.len));
+        if extent.is_none() {
+            self.report.add(Area::Extents, format!("the record of extent {id} is damaged"));
+        }
+        let len = extent.as_ref().map_or(0, |extent| extent.len);
+        let mut own: BTreeMap<Key, u32> = extent
+            .map(|extent| ((id, extent.owner.ino, extent.owner.origin), extent.len))
+            .into_iter()
+            .collect();
+        while let Some((key, value)) = refs.next_below(&extent_key(id.saturating_add(1)))? {
+            match (split_ref(&key), wire::unpack(&value)) {
+                (Some(key), Ok(bytes)) => drop(own.insert(key, bytes)),
+                _ => self.report.add(Area::Extents, "a reference is damaged"),
             }
         }
+        own.retain(|_, bytes| *bytes > 0);
+        if own.is_empty() {
+            self.report.add(Area::Extents, format!("nobody refers to extent {id}"));
+        }
+        part.extend(own.into_iter().map(|(key, bytes)| Reference { key, left: i64::from(bytes), len }));
+        Ok(())
     }
 
-    fn unreferenced(&mut self, extents: &mut Rows<'_>, upto: &[u8]) -> Result<()> {
-        while let Some((key, _)) = extents.next_below(upto)? {
-            self.report.extents += 1;
-            let id = crate::store::tables::single(&key).unwrap_or_default();
-            self.report.add(Area::Extents, format!("nobody refers to extent {id}"));
+    /// References with keys below `upto`, of extents that do not exist.
+    fn unowned(&mut self, refs: &mut Rows<'_>, upto: &[u8]) -> Result<()> {
+        while let Some((key, _)) = refs.next_below(upto)? {
+            let id = split_ref(&key).map_or(0, |(id, _, _)| id);
+            self.report.add(Area::Extents, format!("extent {id} is referred to, and does not exist"));
         }
         Ok(())
     }
@@ -95,7 +109,7 @@ impl Check<'_> {
         let mut map = Rows::of(&self.fs.store, Table::Map);
         while let Some((key, value)) = map.next()? {
             // What is damaged was found with its file.
-            let (Some((ino, start)), Ok(entry)) = (split_pair(&key), wire::decode::<MapEntry>(&value)) else {
+            let (Some((ino, start)), Ok(entry)) = (split_pair(&key), wire::unpack::<MapEntry>(&value)) else {
                 continue;
             };
             let Some((id, at)) = entry.extent else { continue };
@@ -132,50 +146,72 @@ impl Check<'_> {
     /// Every extent has its place below the fill mark of a set, none overlaps another, and each set counts what
     /// is alive in it.
     pub(super) fn places(&mut self) -> Result<()> {
-        let store = &self.fs.store;
-        let mut rows = Rows::of(store, Table::Places);
-        let mut places = 0;
+        let mut rows = Rows::of(&self.fs.store, Table::Places);
+        let mut found = 0;
         let mut lying: Option<Lying> = None;
         let mut counted = Vec::new();
         while let Some((key, value)) = rows.next()? {
-            places += 1;
-            let (Some((set, address)), Ok(id)) = (split_pair(&key), wire::decode::<ExtentId>(&value)) else {
+            let (Some((set, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value))
+            else {
                 self.report.add(Area::Extents, "a place is damaged");
                 continue;
             };
-            let record = store.get(Table::Extents, &extent_key(id))?;
-            let extent = record.and_then(|record| wire::decode::<Extent>(&record).ok());
-            let Some(extent) = extent.filter(|extent| (extent.set, extent.address) == (set, address)) else {
-                let what =
-                    format!("extent {id} is not at address {address} of set {set}, where it has a place");
-                self.report.add(Area::Extents, what);
-                continue;
-            };
-            if lying.as_ref().is_none_or(|lying| lying.set != set)
-                && let Some(done) = lying.replace(Lying { set, end: 0, live: 0 })
-            {
-                counted.push(done.set);
-                self.live_of_set(done.set, done.live);
+            if lying.as_ref().is_none_or(|lying| lying.set != set) {
+                if let Some(done) = lying.replace(Lying { set, end: 0, live: 0 }) {
+                    self.end_of_set(&done, &mut counted);
+                }
+                self.left_behind(set)?;
             }
-            if let Some(lying) = &mut lying {
-                self.lies_well(id, extent.place(), lying);
-                lying.live += live_bytes(store, id, u64::from(extent.len))?;
-                lying.end = address + u64::from(extent.len);
-            }
-            if self.options.data {
-                self.read(id, &extent);
+            for (id, len) in batch {
+                if let Some(lying) = &mut lying {
+                    found += u64::from(self.at_place(id, set, address, lying)?);
+                }
+                address = address.saturating_add(u64::from(len));
             }
         }
         if let Some(done) = lying {
-            counted.push(done.set);
-            self.live_of_set(done.set, done.live);
+            self.end_of_set(&done, &mut counted);
         }
         self.empty_sets(&counted);
-        if places != self.report.extents {
-            let what = format!("there are {} extents, and places for {places}", self.report.extents);
+        if found != self.report.extents {
+            let what = format!("there are {} extents, and places for {found}", self.report.extents);
             self.report.add(Area::Extents, what);
         }
         Ok(())
+    }
+
+    /// An extent as a batch has it. False when it is gone, or has moved.
+    fn at_place(&mut self, id: ExtentId, set: SetId, address: u64, lying: &mut Lying) -> Result<bool> {
+        let store = &self.fs.store;
+        let record = store.get(Table::Extents, &extent_key(id))?;
+        let extent = record.and_then(|record| wire::unpack::<Extent>(&record).ok());
+        let Some(extent) = extent.filter(|extent| (extent.set, extent.address) == (set, address)) else {
+            return Ok(false);
+        };
+        self.lies_well(id, extent.place(), lying);
+        lying.live += live_bytes(store, id, &extent.head())?;
+        lying.end = address + u64::from(extent.len);
+        if self.options.data {
+            self.read(id, &extent);
+        }
+        Ok(true)
+    }
+
+    /// Batches of sets that are gone may be there for a while, but only as long as that is known.
+    fn left_behind(&mut self, set: SetId) -> Result<()> {
+        let is_known = self.fs.pool.set_usage(set).is_some()
+            || self.fs.store.get(Table::Freed, &set_key(set))?.is_some();
+        if !is_known {
+            self.report.add(Area::Extents, format!("places in set {set}, which is gone, were left behind"));
+        }
+        Ok(())
+    }
+
+    fn end_of_set(&mut self, done: &Lying, counted: &mut Vec<SetId>) {
+        if done.live > 0 || self.fs.pool.set_usage(done.set).is_some() {
+            counted.push(done.set);
+            self.live_of_set(done.set, done.live);
+        }
     }
 
     fn lies_well(&mut self, id: ExtentId, place: Place, before: &Lying) {

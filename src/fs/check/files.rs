@@ -31,7 +31,7 @@ impl Check<'_> {
         let mut inodes = Rows::of(store, Table::Inodes);
         while let Some((key, value)) = inodes.next()? {
             self.report.inodes += 1;
-            let (Some(ino), Ok(inode)) = (single(&key), wire::decode::<Inode>(&value)) else {
+            let (Some(ino), Ok(inode)) = (single(&key), wire::unpack::<Inode>(&value)) else {
                 self.report.add(Area::Files, format!("the record of inode {key:02x?} is damaged"));
                 continue;
             };
@@ -94,7 +94,7 @@ impl Check<'_> {
     fn map_of(&mut self, ino: Ino, map: &mut Rows<'_>, end: &[u8]) -> Result<(u64, Option<u64>)> {
         let (mut sectors, mut last, mut first) = (0, 0, None);
         while let Some((key, value)) = map.next_below(end)? {
-            let (Some((_, start)), Ok(entry)) = (split_pair(&key), wire::decode::<MapEntry>(&value)) else {
+            let (Some((_, start)), Ok(entry)) = (split_pair(&key), wire::unpack::<MapEntry>(&value)) else {
                 self.report.add(Area::Files, format!("a row of the map of inode {ino} is damaged"));
                 continue;
             };

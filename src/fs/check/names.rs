@@ -59,7 +59,7 @@ impl Check<'_> {
         let (mut entries, mut cookies) = (Rows::of(store, Table::Entries), Rows::of(store, Table::Cookies));
         while let Some((key, value)) = inodes.next()? {
             // A damaged record was found before.
-            let (Some(ino), Ok(inode)) = (single(&key), wire::decode::<Inode>(&value)) else { continue };
+            let (Some(ino), Ok(inode)) = (single(&key), wire::unpack::<Inode>(&value)) else { continue };
             self.homeless(&mut entries, &mut cookies, &key)?;
             let end = ino_key(ino.saturating_add(1));
             let (mut by_name, mut by_cookie) = (0, 0);
@@ -100,12 +100,12 @@ impl Check<'_> {
 
     /// An entry has the same at its cookie.
     fn entry(&mut self, dir: Ino, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
-        let Ok(entry) = wire::decode::<Entry>(value) else {
+        let Ok(entry) = wire::unpack::<Entry>(value) else {
             self.report.add(Area::Names, format!("{} in directory {dir} is damaged", shown(name)));
             return Ok(());
         };
         let row = self.fs.store.get(Table::Cookies, &cookie_key(dir, entry.cookie))?;
-        let by_cookie = row.and_then(|row| wire::decode::<CookieEntry>(&row).ok());
+        let by_cookie = row.and_then(|row| wire::unpack::<CookieEntry>(&row).ok());
         let same = by_cookie
             .is_some_and(|other| other.name == name && other.ino == entry.ino && other.kind == entry.kind);
         if !same || entry.cookie >= inode.next_cookie {
@@ -145,7 +145,7 @@ impl Check<'_> {
         let end = ino_key(part.end());
         let mut row = Some((key, value));
         while let Some((key, value)) = row {
-            if let (Some(ino), Ok(inode)) = (single(&key), wire::decode::<Inode>(&value)) {
+            if let (Some(ino), Ok(inode)) = (single(&key), wire::unpack::<Inode>(&value)) {
                 part.links.resize((ino - first) as usize + 1, Links::default());
                 let kind = inode.mode & libc::S_IFMT;
                 let own = if ino == ROOT_INO { 2 } else { u32::from(is_dir(kind) && inode.nlink > 0) };
@@ -166,7 +166,7 @@ impl Check<'_> {
         let mut entries = Rows::of(&self.fs.store, Table::Entries);
         while let Some((key, value)) = entries.next()? {
             let Some(dir) = key.get(..8).and_then(single) else { continue };
-            let Ok(entry) = wire::decode::<Entry>(&value) else { continue };
+            let Ok(entry) = wire::unpack::<Entry>(&value) else { continue };
             let directory = is_dir(entry.kind);
             if directory && let Some(links) = part.get(dir) {
                 links.counted += 1;

@@ -4,15 +4,17 @@ use super::STEP_BYTES;
 use crate::fs::Fs;
 use crate::fs::error::{FsError, Result};
 use crate::fs::extents::segments;
+use crate::fs::refs::Refs;
 use crate::member::superblock::SetId;
 use crate::member::wire;
 use crate::store::tables::{
-    Extent, ExtentId, Ino, Table, extent_key, place_key, ref_key, split_pair, split_ref,
+    Batch, Extent, ExtentHead, ExtentId, Ino, Table, extent_key, place_key, split_pair,
 };
 use crate::units::SECTOR;
 
-/// Extents that are looked at in one go, and that one step moves at most.
-const SCAN_PLACES: usize = 256;
+/// Batches that are looked at in one go.
+const SCAN_PLACES: usize = 16;
+/// Extents after which one step takes no more batches.
 const STEP_EXTENTS: usize = 2048;
 /// An extent that so many files refer to moves as a whole, whatever of it is dead.
 const TRIM_REFS: usize = 256;
@@ -54,7 +56,6 @@ pub(super) struct Reference {
     pub ino: Ino,
     /// Offset in the file of the extent's first byte (wrapping).
     pub origin: u64,
-    pub bytes: u32,
 }
 
 impl Reference {
@@ -77,16 +78,20 @@ impl Fs {
                 self.store.scan(Table::Places, &place_key(set, at), &place_key(set + 1, 0), SCAN_PLACES)?;
             let more = rows.len() == SCAN_PLACES;
             for (key, value) in rows {
-                if bytes >= STEP_BYTES || found.len() == STEP_EXTENTS {
+                if bytes >= STEP_BYTES || found.len() >= STEP_EXTENTS {
                     return Ok((found, Some(at)));
                 }
-                let (Some((_, address)), Ok(id)) = (split_pair(&key), wire::decode(&value)) else {
+                let (Some((_, mut address)), Ok(batch)) = (split_pair(&key), wire::unpack::<Batch>(&value))
+                else {
                     return Err(damaged);
                 };
                 at = address + SECTOR;
-                if let Some(cargo) = self.cargo(set, id)? {
-                    bytes += cargo.bytes();
-                    found.push(cargo);
+                for (id, len) in batch {
+                    if let Some(cargo) = self.cargo(set, address, id)? {
+                        bytes += cargo.bytes();
+                        found.push(cargo);
+                    }
+                    address += u64::from(len);
                 }
             }
             if !more {
@@ -95,23 +100,28 @@ impl Fs {
         }
     }
 
-    fn cargo(&self, set: SetId, id: ExtentId) -> Result<Option<Cargo>> {
+    /// The extent, if it still lies there and somebody refers to it.
+    fn cargo(&self, set: SetId, address: u64, id: ExtentId) -> Result<Option<Cargo>> {
         let extent: Option<Extent> = self.store.read(Table::Extents, &extent_key(id))?;
-        let Some(extent) = extent.filter(|extent| extent.set == set) else { return Ok(None) };
-        let live = self.live_ranges(id, extent.len)?;
+        let Some(extent) = extent.filter(|extent| (extent.set, extent.address) == (set, address)) else {
+            return Ok(None);
+        };
+        let live = self.live_ranges(id, &extent.head())?;
         Ok((!live.is_empty()).then_some(Cargo { id, extent, live }))
     }
 
     /// Ranges of an extent that files refer to. Meanwhile they may become fewer, and files may come to share
     /// them, so this is for planning only.
-    fn live_ranges(&self, id: ExtentId, len: u32) -> Result<Vec<(u64, u64)>> {
-        let refs = self.references(id, None, TRIM_REFS)?;
+    fn live_ranges(&self, id: ExtentId, head: &ExtentHead) -> Result<Vec<(u64, u64)>> {
+        let len = head.place.len;
+        let refs = Refs::of(&self.store, id, head).collect(TRIM_REFS)?;
         // Segments of one origin can't overlap each other.
-        if refs.len() == TRIM_REFS || refs.iter().any(|one| one.bytes == len) {
+        if refs.len() == TRIM_REFS || refs.iter().any(|(_, _, bytes)| *bytes == len) {
             return Ok(vec![(0, u64::from(len))]);
         }
         let mut ranges = Vec::new();
-        for one in refs {
+        for (ino, origin, _) in refs {
+            let one = Reference { ino, origin };
             let (from, to) = one.range(len);
             for segment in segments(&self.store, one.ino, from, to, usize::MAX)? {
                 if segment.origin() == Some((id, one.origin)) {
@@ -121,26 +131,6 @@ impl Fs {
             }
         }
         Ok(union(ranges))
-    }
-
-    /// References to an extent in order, behind `after`, at most `limit`.
-    pub(super) fn references(
-        &self,
-        id: ExtentId,
-        after: Option<Reference>,
-        limit: usize,
-    ) -> Result<Vec<Reference>> {
-        let from = match after {
-            None => ref_key(id, 0, 0),
-            Some(after) => [ref_key(id, after.ino, after.origin), vec![0]].concat(),
-        };
-        let rows = self.store.scan(Table::Refs, &from, &extent_key(id + 1), limit)?;
-        let damaged = || FsError::Damaged { ino: 0, what: "a reference" };
-        let reference = |(key, value): (Vec<u8>, Vec<u8>)| {
-            let (_, ino, origin) = split_ref(&key).ok_or_else(damaged)?;
-            Ok(Reference { ino, origin, bytes: wire::decode(&value).map_err(|_| damaged())? })
-        };
-        rows.into_iter().map(reference).collect()
     }
 }
 
@@ -168,7 +158,7 @@ mod tests {
 
     #[test]
     fn an_origin_may_lie_before_the_file() {
-        let before = Reference { ino: 1, origin: 0_u64.wrapping_sub(8192), bytes: 4096 };
+        let before = Reference { ino: 1, origin: 0_u64.wrapping_sub(8192) };
         assert_eq!(before.range(12288), (0, 4096));
         let inside = Reference { origin: 4096, ..before };
         assert_eq!(inside.range(12288), (4096, 16384));

@@ -12,21 +12,20 @@ use crate::fs::change::Change;
 use crate::fs::error::{FsError, Result};
 use crate::fs::extents::segments;
 use crate::fs::map::{MapEdit, Segment};
-use crate::fs::refs::live_bytes;
+use crate::fs::refs::{Refs, live_bytes, put_places};
 use crate::pool::{Chunk, Piece, SetUsage};
 use crate::store::Tx;
-use crate::store::tables::{Extent, ExtentId, Table, extent_key, place_key};
+use crate::store::tables::{Extent, ExtentHead, ExtentId, Owner, Table, extent_key};
+use crate::sync::atomic::Ordering;
 use crate::units::SECTOR;
 
-/// References that are changed in one go.
-const REFS_AT_ONCE: usize = 64;
 /// Largest read.
 const READ_BYTES: u64 = 4 << 20;
 
 /// An extent that becomes others.
 struct Remap {
     id: ExtentId,
-    len: u32,
+    head: ExtentHead,
     /// What of it was moved, and where each range begins in what was written.
     live: Vec<(u64, u64, u64)>,
     pieces: Vec<NewExtent>,
@@ -43,6 +42,7 @@ impl Fs {
     /// Moves all this away from its set.
     pub(super) fn carry(&self, from: &SetUsage, cargo: Vec<Cargo>) -> Result<()> {
         let bytes = self.read_cargo(&cargo)?;
+        self.compactor.moved.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut chunks = Vec::with_capacity(cargo.len());
         let mut at = 0;
         for one in &cargo {
@@ -112,20 +112,20 @@ impl Fs {
             return Ok(());
         }
         let _alone = self.extent_lock.write();
-        let mut tx = Tx::new();
+        let (mut tx, mut places) = (Tx::new(), Vec::with_capacity(moves.len()));
         for (cargo, piece) in moves {
             let key = extent_key(cargo.id);
             let old = cargo.extent.place();
             let now: Option<Extent> = self.store.read(Table::Extents, &key)?;
             let Some(now) = now.filter(|now| now.place() == old) else { continue };
-            let live = live_bytes(&self.store, cargo.id, u64::from(old.len))? as i64;
+            let live = live_bytes(&self.store, cargo.id, &now.head())? as i64;
             let moved = Extent { set: piece.set, address: piece.address, ..now };
-            tx.delete(Table::Places, place_key(old.set, old.address));
-            tx.put(Table::Places, place_key(moved.set, moved.address), &cargo.id);
+            places.push((cargo.id, moved.place()));
             tx.put(Table::Extents, key, &moved);
             tx.live(old.set, -live);
             tx.live(moved.set, live);
         }
+        put_places(places, &mut tx);
         if !tx.is_empty() {
             self.store.commit(tx)?;
         }
@@ -142,25 +142,19 @@ impl Fs {
         let mut new = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let Piece { at, len, set, address, sums, .. } = piece;
-            let extent = Extent { set, address, len: len as u32, sums };
+            let extent = Extent { set, address, len: len as u32, owner: Owner::default(), sums };
             new.push(NewExtent { id: self.extent_numbers.next(&self.store)?, at, extent });
         }
-        Ok(Remap { id: cargo.id, len: cargo.extent.len, live, pieces: new })
+        Ok(Remap { id: cargo.id, head: cargo.extent.head(), live, pieces: new })
     }
 
     /// Lets all files that refer to an extent refer to its new pieces.
     fn commit_remap(&self, remap: &Remap) -> Result<()> {
-        let mut last = None;
-        loop {
-            let refs = self.references(remap.id, last, REFS_AT_ONCE)?;
-            for one in &refs {
-                self.remap_one(remap, *one)?;
-            }
-            last = refs.last().copied();
-            if refs.len() < REFS_AT_ONCE {
-                return Ok(());
-            }
+        let mut refs = Refs::of(&self.store, remap.id, &remap.head);
+        while let Some((ino, origin, _)) = refs.next()? {
+            self.remap_one(remap, Reference { ino, origin })?;
         }
+        Ok(())
     }
 
     fn remap_one(&self, remap: &Remap, reference: Reference) -> Result<()> {
@@ -174,7 +168,7 @@ impl Fs {
         if state.gone {
             return Ok(());
         }
-        let (from, to) = reference.range(remap.len);
+        let (from, to) = reference.range(remap.head.place.len);
         let found = segments(&self.store, reference.ino, from, to, usize::MAX)?;
         let mut edit = MapEdit::new();
         edit.learn(found.iter().copied());

@@ -11,6 +11,7 @@
 
 mod cargo;
 mod carry;
+mod freed;
 mod victims;
 
 use std::time::Duration;
@@ -20,13 +21,11 @@ use super::error::Result;
 use crate::member::superblock::SetId;
 use crate::pool::moving::Move;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.
 const STEP_BYTES: u64 = 8 << 20;
-/// Sets that are rewritten for somebody who waits for room, before checkpoints make theirs usable.
-const SETS_AT_ONCE: u64 = 4;
 /// Steps that one tick makes at most where there are no threads.
 const TICK_STEPS: u64 = 64;
 
@@ -37,6 +36,8 @@ pub(super) struct Compactor {
     work: Mutex<Option<Work>>,
     /// No step begins any more.
     stopped: AtomicBool,
+    /// Bytes that were moved since the mount.
+    moved: AtomicU64,
 }
 
 /// A set that is being rewritten.
@@ -69,14 +70,20 @@ impl Compactor {
 }
 
 impl Fs {
+    /// Bytes of file data that the compactor moved since the mount.
+    pub fn moved_bytes(&self) -> u64 {
+        self.compactor.moved.load(Ordering::Relaxed)
+    }
+
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
-        Pace::of(self.pool.free_permille())
+        Pace::of(self.pool.free_permille() + self.pool.waiting_room().permille)
     }
 
     /// Moves a few MiB, of the set that was begun or of the best one.
     pub(super) fn compact_step(&self, pace: Pace) -> Result<Step> {
         self.await_log_room();
+        self.drop_places_of_freed()?;
         let mut work = self.compactor.work.lock();
         if self.compactor.stopped.load(Ordering::Acquire) {
             return Ok(Step::Nothing);
@@ -150,21 +157,23 @@ impl Fs {
         self.pool.mark_stuck(set);
     }
 
-    /// Compacts as fast as it goes for somebody who waits for room. Says whether anything was gained.
-    pub(super) fn compact_for_room(&self) -> bool {
-        let mut sets = 0;
-        while sets < SETS_AT_ONCE {
-            match self.compact_step(Pace::FLAT_OUT) {
-                Ok(Step::Nothing) => break,
-                Ok(Step::Part) => {}
-                Ok(Step::Set) => sets += 1,
+    /// Compacts as fast as it goes for somebody who waits for room, until checkpoints would give enough of it.
+    pub(super) fn compact_for_room(&self) {
+        loop {
+            let waiting = self.pool.waiting_room();
+            if victims::is_harvest_enough(waiting) {
+                return;
+            }
+            let pace = if waiting.bytes > 0 { Pace::SWIFT } else { Pace::FLAT_OUT };
+            match self.compact_step(pace) {
+                Ok(Step::Nothing) => return,
+                Ok(_) => {}
                 Err(error) => {
                     log::debug!("while making room: {error}");
-                    break;
+                    return;
                 }
             }
         }
-        sets > 0
     }
 
     /// What is due at a tick without threads.
@@ -187,6 +196,9 @@ impl Fs {
         let start = self.clock.elapsed();
         let pace = self.compaction_pace();
         let outcome = self.compact_step(pace);
+        if victims::is_harvest_due(self.pool.free_permille(), self.pool.waiting_room()) {
+            self.free_what_is_dead();
+        }
         let took = self.clock.elapsed().saturating_sub(start);
         match outcome {
             Ok(Step::Nothing) => victims::IDLE,

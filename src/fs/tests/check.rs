@@ -43,7 +43,7 @@ fn full_of_everything() -> (Rig, Ino, ExtentId) {
 #[test]
 fn every_contradiction_is_found() {
     type Damage = fn(&Fs, Ino, ExtentId, &mut Tx);
-    let damages: [(Area, &str, Damage); 18] = [
+    let damages: [(Area, &str, Damage); 21] = [
         (Area::Files, "sectors", |fs, ino, _, tx| {
             let inode = record(fs, ino);
             tx.put(Table::Inodes, ino_key(ino), &Inode { sectors: 7, ..inode });
@@ -70,26 +70,37 @@ fn every_contradiction_is_found() {
             let inode = record(fs, ino);
             tx.put(Table::Inodes, ino_key(ino), &Inode { mode: libc::S_IFIFO | 0o600, ..inode });
         }),
-        (Area::Extents, "is referred to, and does not exist", |_, _, id, tx| {
+        (Area::Extents, "is not among its references", |_, _, id, tx| {
             tx.delete(Table::Extents, extent_key(id));
         }),
+        (Area::Extents, "is referred to, and does not exist", |_, ino, _, tx| {
+            tx.put(Table::Refs, ref_key(77_777, ino, 0), &4096_u32);
+        }),
         (Area::Extents, "nobody refers", |_, _, _, tx| {
-            let extent = Extent { set: 1, address: 0, len: 4096, sums: vec![0] };
+            let extent = Extent { set: 1, address: 0, len: 4096, owner: Owner::default(), sums: vec![0] };
+            tx.put(Table::Extents, extent_key(77_777), &extent);
+            tx.put(Table::Refs, ref_key(77_777, 0, 0), &0_u32);
+        }),
+        (Area::Extents, "the reference of inode 0", |_, _, _, tx| {
+            let extent = Extent { set: 1, address: 0, len: 4096, owner: Owner::default(), sums: vec![0] };
             tx.put(Table::Extents, extent_key(77_777), &extent);
         }),
         (Area::Extents, "too large", |_, ino, id, tx| {
             tx.put(Table::Refs, ref_key(id, ino, 0), &(1_u32 << 20))
         }),
         (Area::Extents, "not among its references", |_, ino, id, tx| {
-            tx.delete(Table::Refs, ref_key(id, ino, 0));
+            tx.put(Table::Refs, ref_key(id, ino, 0), &0_u32);
         }),
         (Area::Extents, "beyond the end", |_, ino, id, tx| {
             let entry = MapEntry { len: 4 << 20, extent: Some((id, 0)) };
             tx.put(Table::Map, map_key(ino, 0), &entry);
         }),
-        (Area::Extents, "has a place", |fs, _, id, tx| {
+        (Area::Extents, "overlaps", |fs, _, id, tx| {
             let place = place(fs, id);
-            tx.put(Table::Places, place_key(place.set, place.address + 4096), &id);
+            tx.put(Table::Places, place_key(place.set, place.address), &vec![(id, 0), (id, place.len)]);
+        }),
+        (Area::Extents, "left behind", |_, _, id, tx| {
+            tx.put(Table::Places, place_key(1 << 40, 0), &vec![(id, 4096_u32)]);
         }),
         (Area::Extents, "and places for", |fs, _, id, tx| {
             let place = place(fs, id);
@@ -101,7 +112,7 @@ fn every_contradiction_is_found() {
             let extent: Extent =
                 fs.store.read(Table::Extents, &extent_key(id)).expect("reads").expect("there");
             tx.delete(Table::Places, place_key(old.set, old.address));
-            tx.put(Table::Places, place_key(old.set, 900 << 10), &id);
+            tx.put(Table::Places, place_key(old.set, 900 << 10), &vec![(id, old.len)]);
             tx.put(Table::Extents, extent_key(id), &Extent { address: 900 << 10, ..extent });
         }),
     ];

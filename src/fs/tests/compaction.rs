@@ -3,7 +3,7 @@
 use super::compact::{Pace, Step};
 use super::model::Dice;
 use super::*;
-use crate::store::tables::{Extent, Table, ino_key};
+use crate::store::tables::{Extent, Owner, Table, ino_key};
 
 const S: u64 = 4096;
 
@@ -256,7 +256,8 @@ fn a_new_extent_that_is_gone_before_its_next_file_comes_is_there_again() {
     let written = fs.pool.rewrite(&fs.pool.default_resiliency(), &[chunk]).expect("writes");
     let piece = written.pieces[0].clone();
     let len = piece.len as u32;
-    let extent = Extent { set: piece.set, address: piece.address, len, sums: piece.sums };
+    let extent =
+        Extent { set: piece.set, address: piece.address, len, owner: Owner::default(), sums: piece.sums };
     let id = fs.extent_numbers.next(&fs.store).expect("a number");
     let files = ["first", "second", "third"].map(|name| fs.t_create(ROOT_INO, name));
     for ino in files {

@@ -319,9 +319,11 @@ impl Pool {
     fn take_slab_on(&self, id: MemberId) -> Result<Option<crate::member::SlabNo>> {
         let member = self.member(id);
         let held = self.held_back(member, Urgency::Flush, &self.space.lock());
-        let Some(disk) = member.disk().filter(|_| member.takes_sets()) else { return Ok(None) };
-        let Some(slab) = member.take_slab(held) else { return Ok(None) };
-        match disk.create_slab(slab) {
+        if !member.takes_sets() {
+            return Ok(None);
+        }
+        let Some((slab, made)) = self.take_and_make_slab(member, held) else { return Ok(None) };
+        match made {
             Ok(()) => Ok(Some(slab)),
             Err(error) => {
                 self.return_slabs(&[SlabRef { member: id, slab }]);

@@ -1,8 +1,9 @@
 //! One level of one tree: nodes that changes fall into are replaced by new ones.
 //!
-//! Work goes in runs. A run takes one node with all its changes, and goes on with the right neighbour (or takes
-//! in the left one, at the tree's end) while what is left is too small for a node. What comes out is cut into
-//! nodes: as full as they get at the tree's end, where keys are usually appended; else with room for more.
+//! Work goes in runs. A run takes one node with all its changes, and goes on with the right neighbour if that is
+//! changed too, or (or with the left one, at the tree's end) while what is left is too small for a node. What comes
+//! out is cut into nodes: as full as they get at the tree's end, where keys are usually appended; else with some room
+//! for more. So where changes are everywhere a tree becomes dense, whatever its nodes were before.
 
 use std::iter::Peekable;
 
@@ -124,17 +125,32 @@ impl LevelMerge<'_, '_, '_> {
             }
             let Some(place) = place else { break };
             self.replace(&place, &mut run, false);
-            if self.is_too_small(&run) {
-                match place.upper() {
-                    Some(upper) => next = Some(self.tree.node_at(self.level, upper, Heat::Cold)?),
-                    None => self.take_left(&mut run)?,
+            let is_too_small = self.is_too_small(&run);
+            match place.upper() {
+                Some(upper) if is_too_small => {
+                    next = Some(self.tree.node_at(self.level, upper, Heat::Cold)?)
                 }
+                Some(upper) => next = self.changed_neighbour(upper, changes, &run)?.map(Some),
+                None if is_too_small => self.take_left(&mut run)?,
+                None => {}
             }
         }
         self.cut_rest(&mut run)?;
         self.last_replaced = run.old.last().cloned();
         self.outcome.children.extend(merge_children(run.old, run.new));
         Ok(())
+    }
+
+    /// The node that begins at `upper`, if the next change falls into it and it is worth joining.
+    fn changed_neighbour<'a>(
+        &self,
+        upper: &[u8],
+        changes: &mut Peekable<impl Iterator<Item = (&'a [u8], Change<'a>)>>,
+        run: &Run,
+    ) -> Result<Option<Place>> {
+        let Some((key, _)) = changes.peek().filter(|_| run.draft.len() > 0) else { return Ok(None) };
+        let place = self.tree.node_at(self.level, key, Heat::Cold)?;
+        Ok(place.filter(|place| place.node.key(0) == upper))
     }
 
     /// Puts a node's entries (none: the level is empty), with the changes that fall into its range, into the draft.
@@ -217,7 +233,7 @@ impl LevelMerge<'_, '_, '_> {
         if run.draft.encoded_bytes() < 2 * most || run.draft.len() < 2 {
             return Ok(());
         }
-        self.cut(run, if run.at_end { most } else { most / 4 * 3 })
+        self.cut(run, if run.at_end { most } else { most / 8 * 7 })
     }
 
     /// Makes nodes of what is left: as few as can be.

@@ -7,7 +7,7 @@ mod trees;
 
 use std::collections::BTreeMap;
 
-use super::tables::{Extent, Table, extent_key, ref_key, single};
+use super::tables::{Extent, Owner, Table, extent_key, ref_key, single};
 use super::{Store, StoreOptions, Tx};
 use crate::layout::Resiliency;
 use crate::member::sim::PowerCut;
@@ -58,6 +58,7 @@ fn put_extent(store: &Store, id: u64, sectors: usize) -> super::Result<()> {
             set: piece.set,
             address: piece.address,
             len: piece.len as u32,
+            owner: Owner::default(),
             sums: piece.sums.clone(),
         };
         let number = id * 100 + index as u64;
@@ -71,7 +72,7 @@ fn put_extent(store: &Store, id: u64, sectors: usize) -> super::Result<()> {
 fn delete_extents(store: &Store, id: u64) -> super::Result<()> {
     let mut tx = Tx::new();
     for (key, value) in store.scan(Table::Extents, &extent_key(id * 100), &extent_key(id * 100 + 100), 100)? {
-        let extent: Extent = crate::member::wire::decode(&value).expect("decodes");
+        let extent: Extent = crate::member::wire::unpack(&value).expect("decodes");
         tx.live(extent.set, -i64::from(extent.len));
         tx.delete(Table::Refs, ref_key(single(&key).expect("a number"), 1, 0));
         tx.delete(Table::Extents, key);
@@ -126,7 +127,7 @@ fn check(store: &Store, history: &History, what: &str) {
     let mut contents: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
     for (key, value) in store.scan(Table::Extents, &[], &[0xff; 9], usize::MAX).expect("scans") {
         let id = single(&key).expect("a number") / 100;
-        let extent: Extent = crate::member::wire::decode(&value).expect("decodes");
+        let extent: Extent = crate::member::wire::unpack(&value).expect("decodes");
         let mut buf = vec![0; extent.len as usize];
         store.pool().read(extent.set, extent.address, &extent.sums, &mut buf).expect("reads");
         contents.entry(id).or_default().extend(buf);
