@@ -1,5 +1,6 @@
 //! Moves slots and rewrites sets, a bounded amount at a time: what all jobs that move data have in common.
 
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::job::{JobError, Unsaved};
@@ -10,7 +11,7 @@ use crate::pool::moving::{KnownSums, Move, SlotInfo, copy_some};
 use crate::units::SECTOR;
 
 /// Most slots that are on their way side by side.
-const MOVES_MAX: usize = 12;
+const MOVES_MAX: usize = 16;
 /// Most chunks that are in memory at a time.
 const CHUNKS_MAX: u64 = 64;
 /// Out of so many times as many slots those are chosen that keep all members busy.
@@ -85,33 +86,29 @@ impl Carrier {
         let mut begun = Begun::default();
         let mut ready = self.ready(fs, slots, most * CHOICE, &targets, &mut begun);
         let mut metadata = self.metadata_sums(fs, &ready)?;
-        // Bytes that each member is to read or write at a time, in chunks.
-        let mut load: HashMap<MemberId, u64> = HashMap::new();
-        self.moves.iter().flat_map(Move::members).for_each(|id| *load.entry(id).or_default() += 1);
-        while self.moves.len() < most && load.values().sum::<u64>() < CHUNKS_MAX && !ready.is_empty() {
-            let busiest = |slot: &SlotInfo| {
-                let loads = pool.sources_of(slot).into_iter().map(|id| load.get(&id).copied().unwrap_or(0));
-                loads.max().unwrap_or(0)
-            };
-            let next = (0..ready.len()).min_by_key(|&index| busiest(&ready[index])).unwrap_or(0);
-            let slot = ready.remove(next);
+        let mut load = Load::default();
+        for moved in &self.moves {
+            let (sources, to) = moved.members();
+            load.add(&sources, to);
+        }
+        while self.moves.len() < most && load.chunks < CHUNKS_MAX && !ready.is_empty() {
+            let slot = ready.remove(load.best_of(fs, &ready));
             let sums = match slot.purpose {
                 Purpose::Meta => metadata.remove(&slot.set).unwrap_or_default(),
                 Purpose::Data => fs.store().data_sums(slot.set)?,
             };
             // Those that began meanwhile took some of the room.
-            let to = targets(&slot).into_iter().min_by_key(|id| load.get(id).copied().unwrap_or(0));
-            let Some(to) = to else {
+            let Some(to) = load.best_target(targets(&slot)) else {
                 begun.homeless.push(slot);
                 continue;
             };
             let sources = pool.sources_of(&slot);
-            if !self.begin_one(fs, &slot, to, sums)? {
+            if self.begin_one(fs, &slot, to, sums)? {
+                begun.count += 1;
+                load.add(&sources, to);
+            } else {
                 begun.busy += 1;
-                continue;
             }
-            begun.count += 1;
-            sources.into_iter().chain([to]).for_each(|id| *load.entry(id).or_default() += 1);
         }
         Ok(begun)
     }
@@ -269,8 +266,44 @@ impl Carrier {
     }
 }
 
-/// So many slots are on their way side by side: two for each member, so that none waits for another.
+/// So many slots are on their way side by side: a few for each member, so that none waits for another.
 fn most_moves(fs: &Fs) -> usize {
     let width = fs.pool().members().iter().filter(|member| member.takes_sets()).count();
-    (2 * width).clamp(1, MOVES_MAX)
+    (3 * width).clamp(1, MOVES_MAX)
+}
+
+/// What each member is to read and to write in a round, in chunks.
+#[derive(Debug, Default)]
+struct Load {
+    reads: HashMap<MemberId, u64>,
+    writes: HashMap<MemberId, u64>,
+    chunks: u64,
+}
+
+impl Load {
+    fn add(&mut self, sources: &[MemberId], to: MemberId) {
+        sources.iter().for_each(|id| *self.reads.entry(*id).or_default() += 1);
+        *self.writes.entry(to).or_default() += 1;
+        self.chunks += sources.len() as u64 + 1;
+    }
+
+    /// The slot whose sources have least to read, and among equals the one of whose sources most is to come.
+    fn best_of(&self, fs: &Fs, slots: &[SlotInfo]) -> usize {
+        let sources: Vec<Vec<MemberId>> = slots.iter().map(|slot| fs.pool().sources_of(slot)).collect();
+        let mut to_come: HashMap<MemberId, u64> = HashMap::new();
+        sources.iter().flatten().for_each(|id| *to_come.entry(*id).or_default() += 1);
+        let most = |sources: &[MemberId], counts: &HashMap<MemberId, u64>| {
+            sources.iter().map(|id| counts.get(id).copied().unwrap_or(0)).max().unwrap_or(0)
+        };
+        let key = |index: &usize| {
+            let sources = &sources[*index];
+            (most(sources, &self.reads), Reverse(most(sources, &to_come)))
+        };
+        (0..slots.len()).min_by_key(key).unwrap_or(0)
+    }
+
+    fn best_target(&self, targets: Vec<MemberId>) -> Option<MemberId> {
+        let load = |counts: &HashMap<MemberId, u64>, id: &MemberId| counts.get(id).copied().unwrap_or(0);
+        targets.into_iter().min_by_key(|id| (load(&self.writes, id), load(&self.reads, id)))
+    }
 }

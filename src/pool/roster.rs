@@ -278,7 +278,7 @@ impl Member {
 
     /// Gives a slab back. True when the disk is to keep it; otherwise it is deleted first.
     pub fn return_slab(&self, slab: SlabNo, delete: impl FnOnce()) {
-        let keeps = self.is_writable() && self.makes_slabs() && {
+        let keeps = self.takes_sets() && self.makes_slabs() && {
             let mut slabs = self.slabs.lock();
             let keeps = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
             keeps && slabs.used.remove(&slab) && slabs.kept.insert(slab)

@@ -149,12 +149,9 @@ impl Move {
     }
 
     /// The members that the next round reads from and writes to.
-    pub fn members(&self) -> Vec<MemberId> {
-        if !self.is_copying() {
-            return Vec::new();
-        }
-        let sources = self.chunk().first_sources(&self.pool);
-        sources.into_iter().map(|slot| self.set.slots[slot].member).chain([self.to.member]).collect()
+    pub fn members(&self) -> (Vec<MemberId>, MemberId) {
+        let sources = if self.is_copying() { self.chunk().first_sources(&self.pool) } else { Vec::new() };
+        (sources.into_iter().map(|slot| self.set.slots[slot].member).collect(), self.to.member)
     }
 
     /// The old slab is on a member that is away and may come back: with what could not be saved, perhaps.
@@ -318,11 +315,13 @@ impl Pool {
     /// Takes and makes a slab on a member. None when it is full or fails.
     fn take_slab_on(&self, id: MemberId) -> Result<Option<crate::member::SlabNo>> {
         let member = self.member(id);
-        let held = self.held_back(member, Urgency::Flush, &self.space.lock());
-        if !member.takes_sets() {
-            return Ok(None);
-        }
-        let Some((slab, made)) = self.take_and_make_slab(member, held) else { return Ok(None) };
+        let taken = {
+            // Held until the slab is there: see [`Pool::set_draining`].
+            let state = self.space.lock();
+            let held = self.held_back(member, Urgency::Flush, &state);
+            if member.takes_sets() { self.take_and_make_slab(member, held) } else { None }
+        };
+        let Some((slab, made)) = taken else { return Ok(None) };
         match made {
             Ok(()) => Ok(Some(slab)),
             Err(error) => {

@@ -96,6 +96,10 @@ impl Rig {
 
 /// Time of moves in units of bytes: reads of a round go on together with the writes of the round before.
 fn time_of_rounds(log: &[Request], disks: usize) -> u64 {
+    stages(log, disks).iter().map(|stage| stage.iter().max().copied().unwrap_or(0)).sum()
+}
+
+fn stages(log: &[Request], disks: usize) -> Vec<Vec<u64>> {
     let mut stages: Vec<Vec<u64>> = vec![vec![0; disks]];
     let mut writing = false;
     for &(disk, writes, bytes) in log {
@@ -114,7 +118,7 @@ fn time_of_rounds(log: &[Request], disks: usize) -> u64 {
             stage[disk] += bytes;
         }
     }
-    stages.iter().map(|stage| stage.iter().max().copied().unwrap_or(0)).sum()
+    stages
 }
 
 /// A pool whose slabs have several rounds, as those of real disks have.
@@ -154,6 +158,9 @@ fn rebuilding_and_emptying_keep_all_members_busy() {
             let best = (all / members.saturating_sub(usize::from(lost)) as u64).max(most);
             let took = time_of_rounds(&log, members);
             assert!(all > 20 * MIB, "{resiliency}: {all}");
+            if std::env::var("POOLFS_STAGES").is_ok() {
+                println!("{:?}", stages(&log, members));
+            }
             println!("{resiliency}, lost {lost}: {:.0} %", best as f64 / took as f64 * 100.0);
             assert!(took * 7 <= best * 10, "{resiliency}, lost {lost}: {best} at best, {took} it took");
         }
