@@ -1,13 +1,14 @@
 //! Moves slots and rewrites sets, a bounded amount at a time: what all jobs that move data have in common.
 
-use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 
 use super::job::{JobError, Unsaved};
+use super::load::Load;
 use crate::fs::{Fs, FsError};
 use crate::member::superblock::{MemberId, Purpose, SetId};
 use crate::pool::PoolError;
-use crate::pool::moving::{KnownSums, Move, SlotInfo, copy_some};
+use crate::pool::moving::{Copier, KnownSums, Move, SlotInfo};
+use crate::sync::Arc;
 use crate::units::SECTOR;
 
 /// Most slots that are on their way side by side.
@@ -43,6 +44,7 @@ pub(super) struct Carrier {
     cautious: bool,
     /// Sets with slots that could not be rebuilt in full.
     damaged: HashSet<SetId>,
+    copier: Copier,
     moves: Vec<Move>,
     rewriting: Option<(SetId, u64)>,
     checkpoints: u32,
@@ -52,12 +54,14 @@ pub(super) struct Carrier {
 impl Carrier {
     /// One that leaves slots where they are that it can't rebuild in full, as long as their member may come back.
     pub fn cautious() -> Self {
-        Self { cautious: true, ..Self::default() }
+        let mut made = Self::default();
+        made.cautious = true;
+        made
     }
 
     /// So little is on its way that more can be begun.
     pub fn wants_more(&self, fs: &Fs) -> bool {
-        self.moves.len() * 2 <= most_moves(fs)
+        self.moves.len() * 4 <= most_moves(fs) * 3
     }
 
     /// Nothing is on its way.
@@ -173,7 +177,7 @@ impl Carrier {
     /// # Errors
     /// Those of committing.
     pub fn carry(&mut self, fs: &Fs, budget: u64) -> Result<u64, JobError> {
-        let copied = copy_some(fs.pool(), &mut self.moves, budget);
+        let copied = self.copier.copy_some(fs.pool(), &mut self.moves, budget);
         self.checkpoints = 0;
         self.moves.retain(|moved| !moved.has_failed());
         let (done, rest) = std::mem::take(&mut self.moves).into_iter().partition(Move::is_copied);
@@ -266,44 +270,17 @@ impl Carrier {
     }
 }
 
+/// What is being written ends before the slabs are given back.
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if let Some(pool) = self.moves.first().map(|moved| Arc::clone(moved.pool())) {
+            self.copier.land(&pool, &mut self.moves);
+        }
+    }
+}
+
 /// So many slots are on their way side by side: a few for each member, so that none waits for another.
 fn most_moves(fs: &Fs) -> usize {
     let width = fs.pool().members().iter().filter(|member| member.takes_sets()).count();
     (3 * width).clamp(1, MOVES_MAX)
-}
-
-/// What each member is to read and to write in a round, in chunks.
-#[derive(Debug, Default)]
-struct Load {
-    reads: HashMap<MemberId, u64>,
-    writes: HashMap<MemberId, u64>,
-    chunks: u64,
-}
-
-impl Load {
-    fn add(&mut self, sources: &[MemberId], to: MemberId) {
-        sources.iter().for_each(|id| *self.reads.entry(*id).or_default() += 1);
-        *self.writes.entry(to).or_default() += 1;
-        self.chunks += sources.len() as u64 + 1;
-    }
-
-    /// The slot whose sources have least to read, and among equals the one of whose sources most is to come.
-    fn best_of(&self, fs: &Fs, slots: &[SlotInfo]) -> usize {
-        let sources: Vec<Vec<MemberId>> = slots.iter().map(|slot| fs.pool().sources_of(slot)).collect();
-        let mut to_come: HashMap<MemberId, u64> = HashMap::new();
-        sources.iter().flatten().for_each(|id| *to_come.entry(*id).or_default() += 1);
-        let most = |sources: &[MemberId], counts: &HashMap<MemberId, u64>| {
-            sources.iter().map(|id| counts.get(id).copied().unwrap_or(0)).max().unwrap_or(0)
-        };
-        let key = |index: &usize| {
-            let sources = &sources[*index];
-            (most(sources, &self.reads), Reverse(most(sources, &to_come)))
-        };
-        (0..slots.len()).min_by_key(key).unwrap_or(0)
-    }
-
-    fn best_target(&self, targets: Vec<MemberId>) -> Option<MemberId> {
-        let load = |counts: &HashMap<MemberId, u64>, id: &MemberId| counts.get(id).copied().unwrap_or(0);
-        targets.into_iter().min_by_key(|id| (load(&self.writes, id), load(&self.reads, id)))
-    }
 }

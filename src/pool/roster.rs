@@ -103,6 +103,8 @@ pub struct Member {
     /// What went to the disk and came from it.
     pub meter: Arc<Meter>,
     writable: AtomicBool,
+    /// How often it dropped out.
+    departures: AtomicU64,
     /// It is being emptied: no new sets, and what is open is closed.
     draining: AtomicBool,
     fate: Mutex<Fate>,
@@ -158,6 +160,7 @@ impl Member {
             counters: Counters::default(),
             meter,
             writable: AtomicBool::new(online),
+            departures: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             fate: Mutex::new(Fate { health, note }),
             slabs: Mutex::new(Slabs { room: record.slabs, ..Slabs::default() }),
@@ -205,9 +208,20 @@ impl Member {
     /// It takes no writes any more; it can still be read until [`Member::close`]. True when it took some until now:
     /// the caller begins a new epoch.
     pub(super) fn leave(&self, health: MemberHealth) -> bool {
-        let was = self.writable.swap(false, Ordering::AcqRel);
+        let was = self.stop_writes();
         *self.fate.lock() = Fate { health, note: None };
         was
+    }
+
+    fn stop_writes(&self) -> bool {
+        let was = self.writable.swap(false, Ordering::AcqRel);
+        self.departures.fetch_add(u64::from(was), Ordering::AcqRel);
+        was
+    }
+
+    /// How often it dropped out since the pool was put together. What it took before it did so may be lost.
+    pub fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Acquire)
     }
 
     /// Lets go of the disk, which is closed when nobody uses it any more.
@@ -236,7 +250,7 @@ impl Member {
 
     /// Sets it aside after a failed write. True when it was taking writes until now.
     pub fn set_aside(&self, why: String) -> bool {
-        let was = self.writable.swap(false, Ordering::AcqRel);
+        let was = self.stop_writes();
         if was {
             *self.fate.lock() = Fate { health: MemberHealth::Failed, note: Some(why) };
         }
