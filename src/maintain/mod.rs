@@ -7,11 +7,12 @@
 //! | [`evacuate`] | empties a member and takes it out; also in favour of another one |
 //! | [`repair`] | rebuilds slots on members that are not here, and sets that were written short |
 //! | [`rebalance`] | evens out use, and writes narrow sets anew |
-//! | `carrier` | moves slots and rewrites sets, a bounded amount at a time |
+//! | `carrier`, `load` | moves slots and rewrites sets, a bounded amount at a time; which come next |
 
 mod carrier;
 pub mod evacuate;
 pub mod job;
+mod load;
 pub mod plan;
 pub mod rebalance;
 pub mod repair;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use super::error::{Result, StoreError};
 use super::node::Expected;
 use super::node_cache::Heat;
-use super::tables::{Extent, ExtentId, Table, extent_key, place_key, split_pair};
+use super::tables::{Batch, Extent, Table, extent_key, place_key, split_pair};
 use super::tree::{Roots, TreeRoot};
 use super::{Store, Tx};
 use crate::member::superblock::{MetaPointer, Purpose, SetId};
@@ -34,13 +34,15 @@ impl Store {
             let rows = self.scan(Table::Places, &from, &to, SCAN_PLACES)?;
             let more = rows.len() == SCAN_PLACES;
             for (key, value) in rows {
-                let (_, address) = split_pair(&key).ok_or_else(damaged)?;
-                let id: ExtentId = wire::decode(&value).map_err(|_| damaged())?;
+                let (_, mut address) = split_pair(&key).ok_or_else(damaged)?;
+                let batch: Batch = wire::unpack(&value).map_err(|_| damaged())?;
                 at = address + 1;
-                // Between the two looks it may have gone, or moved.
-                let extent: Option<Extent> = self.read(Table::Extents, &extent_key(id))?;
-                if let Some(extent) = extent.filter(|extent| (extent.set, extent.address) == (set, address)) {
-                    runs.push((address, extent.sums));
+                for (id, len) in batch {
+                    // It may have gone, or lie elsewhere.
+                    let extent: Option<Extent> = self.read(Table::Extents, &extent_key(id))?;
+                    let here = |extent: &Extent| (extent.set, extent.address) == (set, address);
+                    runs.extend(extent.filter(here).map(|extent| (address, extent.sums)));
+                    address += u64::from(len);
                 }
             }
             if !more {
