@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Pool;
 use super::error::{PoolError, Result};
-use super::roster::{Keep, Member};
+use super::roster::Member;
 use super::sets::Set;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
@@ -173,9 +173,15 @@ impl Pool {
     pub fn set_draining(&self, id: MemberId, draining: bool) {
         let Some(member) = self.members().get(usize::from(id)) else { return };
         member.set_draining(draining);
+        // No slab of it is being made any more then.
+        let _turn = self.making_set.lock();
         let mut state = self.space.lock();
         for class in state.classes.values_mut() {
             self.drop_unusable(class);
+        }
+        // With the lock held, so that nobody takes one that is being deleted.
+        if draining && member.is_writable() {
+            member.kept_slabs().into_iter().for_each(|slab| delete_free_slab(member, slab));
         }
     }
 
@@ -208,7 +214,7 @@ impl Pool {
     pub(super) fn return_slabs(&self, slabs: &[SlabRef]) {
         for slot in slabs {
             let member = self.member(slot.member);
-            member.return_slab(slot.slab, Keep::Some, || {
+            member.return_slab(slot.slab, || {
                 if member.is_writable() && member.makes_slabs() {
                     delete_free_slab(member, slot.slab);
                 }
@@ -224,12 +230,12 @@ impl Pool {
     }
 
     /// Takes a slab of a member, and makes it. None when it has none but `held` to give. One that could not be made is
-    /// given back already.
+    /// not taken.
     pub(super) fn take_and_make_slab(
         &self,
         member: &Member,
         held: u64,
-    ) -> Option<(SlabNo, std::result::Result<(), MemberError>)> {
+    ) -> Option<std::result::Result<SlabNo, MemberError>> {
         let (slab, is_there) = member.take_slab(held)?;
         let made = match member.disk() {
             Some(_) if is_there => Ok(()),
@@ -237,9 +243,9 @@ impl Pool {
             None => Err(MemberError::NoSlab { path: member.path.clone(), slab }),
         };
         if made.is_err() {
-            member.return_slab(slab, Keep::No, || delete_free_slab(member, slab));
+            member.untake_slab(slab);
         }
-        Some((slab, made))
+        Some(made.map(|()| slab))
     }
 
     /// Makes a set on the members with the most free space. None when somebody else has made one meanwhile: look
@@ -310,19 +316,14 @@ impl Pool {
         let mut slots: Vec<SlabRef> = Vec::with_capacity(chosen.len());
         for &index in chosen {
             let member = &self.members()[index];
-            let Some((slab, made)) = self.take_and_make_slab(member, held[index]) else {
-                member.mark_full();
-                self.return_slabs(&slots);
-                return Ok(None);
-            };
-            match made {
-                Ok(()) => slots.push(SlabRef { member: member.id, slab }),
-                Err(MemberError::NoSpace { .. }) => {
+            match self.take_and_make_slab(member, held[index]) {
+                Some(Ok(slab)) => slots.push(SlabRef { member: member.id, slab }),
+                None | Some(Err(MemberError::NoSpace { .. })) => {
                     self.return_slabs(&slots);
                     member.mark_full();
                     return Ok(None);
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     self.return_slabs(&slots);
                     self.slab_failed(member.id, &error);
                     return if error.is_own_shortage() { Err(error.into()) } else { Ok(None) };
