@@ -50,6 +50,7 @@ pub fn serve(request: &MountRequest, log: Option<&Path>, ready: impl FnOnce() ->
         (Ok(()), Ok(())) => Ok(()),
     };
     leave_result(&pool, &ended);
+    pool.abandon();
     log::info!("{name}: unmounted");
     ended
 }

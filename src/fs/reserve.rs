@@ -87,9 +87,9 @@ impl Fs {
         }
     }
 
-    /// Tries to gain room: writes out everything, so that reservations become what is really used, takes
-    /// checkpoints, so that freed sets can be used again, and where that frees nothing lets the compactor
-    /// rewrite sets that are partly dead. Says whether trying again makes sense.
+    /// Tries to gain room: writes out everything, so that reservations become what is really used, lets the
+    /// compactor rewrite sets that are partly dead until there is enough to gain, and takes checkpoints, so that
+    /// freed sets can be used again. Says whether trying again makes sense.
     pub(super) fn make_room(&self) -> bool {
         let mut last = self.room_made_at.lock();
         let dirty = self.anything_dirty();
@@ -100,19 +100,16 @@ impl Fs {
             log::debug!("while making room: {error}");
         }
         let before = self.pool.free_slabs();
+        self.compact_for_room();
         self.free_what_is_dead();
-        let mut gained = self.pool.free_slabs() > before;
-        if !gained && self.compact_for_room() {
-            self.free_what_is_dead();
-            gained = self.pool.free_slabs() > before;
-        }
+        let gained = self.pool.free_slabs() > before;
         // What was gained may be gone again before the caller comes to it: then there may be more.
         *last = if gained { None } else { Some(self.store.last_seq()) };
         gained || dirty
     }
 
     /// Makes the space of freed sets usable: what one checkpoint frees can be used again after the next.
-    fn free_what_is_dead(&self) {
+    pub(super) fn free_what_is_dead(&self) {
         for _ in 0..2 {
             if let Err(error) = self.store.checkpoint() {
                 log::warn!("while making room: {error}");

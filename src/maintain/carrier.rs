@@ -52,6 +52,11 @@ impl Carrier {
         Self { cautious: true, ..Self::default() }
     }
 
+    /// So little is on its way that more can be begun.
+    pub fn wants_more(&self, fs: &Fs) -> bool {
+        self.moves.len() * 2 <= most_moves(fs)
+    }
+
     /// Nothing is on its way.
     pub fn is_idle(&self) -> bool {
         self.moves.is_empty()
@@ -73,15 +78,14 @@ impl Carrier {
         target: impl Fn(&SlotInfo) -> Option<MemberId>,
     ) -> Result<Begun, JobError> {
         let pool = fs.pool();
-        let width = pool.members().iter().filter(|member| member.takes_sets()).count();
-        let most = (2 * width).clamp(1, MOVES_MAX);
+        let most = most_moves(fs);
         let mut begun = Begun::default();
         let mut ready = self.ready(fs, slots, most * CHOICE, &target, &mut begun);
         let mut metadata = self.metadata_sums(fs, &ready)?;
         // Bytes that each member is to read or write at a time, in chunks.
         let mut load: HashMap<MemberId, u64> = HashMap::new();
-        let mut chunks = 0;
-        while begun.count < most && chunks < CHUNKS_MAX && !ready.is_empty() {
+        self.moves.iter().flat_map(Move::members).for_each(|id| *load.entry(id).or_default() += 1);
+        while self.moves.len() < most && load.values().sum::<u64>() < CHUNKS_MAX && !ready.is_empty() {
             let busiest = |slot: &SlotInfo| {
                 let loads = pool.sources_of(slot).into_iter().map(|id| load.get(&id).copied().unwrap_or(0));
                 loads.max().unwrap_or(0)
@@ -103,7 +107,6 @@ impl Carrier {
                 continue;
             }
             begun.count += 1;
-            chunks += sources.len() as u64 + 1;
             sources.into_iter().chain([to]).for_each(|id| *load.entry(id).or_default() += 1);
         }
         Ok(begun)
@@ -242,4 +245,10 @@ impl Carrier {
         fs.store().checkpoint()?;
         Ok(true)
     }
+}
+
+/// So many slots are on their way side by side: two for each member, so that none waits for another.
+fn most_moves(fs: &Fs) -> usize {
+    let width = fs.pool().members().iter().filter(|member| member.takes_sets()).count();
+    (2 * width).clamp(1, MOVES_MAX)
 }

@@ -92,7 +92,7 @@ impl Evacuate {
     }
 
     fn next(&mut self, fs: &Fs, budget: u64) -> Result<Step, JobError> {
-        if !self.carrier.is_idle() {
+        if !self.carrier.wants_more(fs) {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }
@@ -107,7 +107,7 @@ impl Evacuate {
         }
         let (pool, new) = (Arc::clone(&self.pool), self.new);
         let begun = self.carrier.begin(fs, &slots, |slot| pool.target_for(slot.set, new))?;
-        if begun.count > 0 {
+        if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }

@@ -46,14 +46,14 @@ impl Repair {
     }
 
     fn next(&mut self, fs: &Fs, budget: u64) -> Result<Step, JobError> {
-        if !self.carrier.is_idle() {
+        if !self.carrier.wants_more(fs) {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }
         let slots = lost(&self.pool);
         let pool = Arc::clone(&self.pool);
         let begun = self.carrier.begin(fs, &slots, |slot| pool.target_for(slot.set, None))?;
-        if begun.count > 0 {
+        if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
         }

@@ -117,8 +117,8 @@ impl Pool {
             }
             std::thread::sleep(Duration::from_millis(200));
         }
-        let mut pool = Self::from_found(found, options)?;
-        pool.guard = guard;
+        let pool = Self::from_found(found, options)?;
+        *pool.guard.lock() = guard;
         Ok(Arc::new(pool))
     }
 
@@ -406,9 +406,12 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
     for path in paths {
         match open_one(path, options) {
             Ok(one) => add(&mut found, one)?,
-            // A member that is named but not there is missing, as long as another one is there.
+            // A member that is named but not there is missing, as long as another one is there. So is one that a
+            // process still holds which hangs in it since the last mount: whoever mounts the pool itself holds the
+            // pool's own lock.
             Err(PoolError::Member(
                 error @ (MemberError::NoSuperblock { .. }
+                | MemberError::InUse { .. }
                 | MemberError::Unsuitable { .. }
                 | MemberError::DamagedSuperblock { .. }
                 | MemberError::Access { .. }
@@ -481,9 +484,8 @@ fn open_known(found: &mut Vec<Found>, options: &AssembleOptions) -> Result<()> {
         match open_one(Path::new(&path), options) {
             Ok(one) if one.superblock.pool == pool && one.superblock.member == id => found.push(one),
             Ok(_) => log::warn!("{path} now holds another member; it is not taken for member {id}"),
-            Err(error @ PoolError::Member(MemberError::InUse { .. } | MemberError::NewerFormat { .. })) => {
-                return Err(error);
-            }
+            Err(error @ PoolError::Member(MemberError::NewerFormat { .. })) => return Err(error),
+            // Perhaps later, while members are waited for.
             Err(error) => log::debug!("{error}"),
         }
     }

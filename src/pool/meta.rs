@@ -167,9 +167,10 @@ impl Pool {
         self.return_slabs(&self.sets.checkpoint_published(number));
     }
 
-    /// Gives back the sets made ahead: at unmount.
+    /// Gives back the sets made ahead, and slabs kept for others: at unmount.
     pub fn stop_writing(&self) {
         self.drop_prepared();
+        self.delete_kept_slabs();
     }
 
     /// Whether a set of that number is in use.
@@ -196,6 +197,7 @@ pub(super) fn compare_slabs(member: &Member, disk: &dyn Disk) {
     let there = note_lost_slabs(member, disk);
     let used = member.used_slabs();
     for slab in there.into_iter().filter(|slab| !used.contains(slab)) {
+        member.is_kept_no_more(slab);
         if let Err(error) = disk.delete_slab(slab) {
             log::warn!("a slab that no set names stays: {error}");
         }

@@ -36,6 +36,7 @@ pub use error::{PoolError, Result};
 pub use health::SetWithout;
 pub use membership::Addition;
 pub use meta::MetaUsage;
+pub use room::WaitingRoom;
 pub use roster::{Member, Roster};
 pub use scrub::{Live, ScrubHold, Scrubbed, StillWritten};
 pub use sets::SlotMove;
@@ -81,8 +82,8 @@ pub struct Pool {
     name: String,
     dimensions: Dimensions,
     resiliency: Resiliency,
-    /// Holds the pool's lock on this machine.
-    guard: Option<PoolLock>,
+    /// The pool's lock on this machine.
+    guard: Mutex<Option<PoolLock>>,
 }
 
 /// What assembly found out.
@@ -119,7 +120,7 @@ impl Pool {
             dimensions: superblock.dimensions,
             resiliency: superblock.resiliency,
             superblock: Mutex::new(parts.state),
-            guard: None,
+            guard: Mutex::default(),
         }
     }
 
@@ -161,6 +162,15 @@ impl Pool {
         self.publish(end, |superblock| superblock.refuse_short_writes = refuse)?;
         self.refuse_short.store(refuse, Ordering::Release);
         Ok(())
+    }
+
+    /// Lets go of the members and of the pool's lock, at the very end: the process may live on for as long as one of
+    /// its threads hangs in a dead disk, and the pool can be mounted again without that one.
+    pub fn abandon(&self) {
+        for member in self.members().iter() {
+            drop(member.close());
+        }
+        drop(self.guard.lock().take());
     }
 
     /// All members, by number.

@@ -9,6 +9,15 @@ use super::status::Space;
 use crate::layout::{Resiliency, usable_bytes};
 use crate::member::superblock::{MemberId, Purpose};
 
+/// Room that comes with the next checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WaitingRoom {
+    /// Bytes of slabs.
+    pub bytes: u64,
+    /// Of all slabs, in thousandths.
+    pub permille: u64,
+}
+
 /// What compaction could give back.
 #[derive(Debug, Default)]
 struct Reclaimable {
@@ -166,6 +175,14 @@ impl Pool {
                 class.open.iter().filter(|set| self.set_may_grow(set)).map(|set| set.room()).sum()
             });
         in_slabs + open
+    }
+
+    /// Slabs of freed sets that can be used again after a checkpoint or two.
+    pub fn waiting_room(&self) -> WaitingRoom {
+        let slabs = self.sets.waiting_slabs().len() as u64;
+        let writable = self.members().iter().filter(|member| member.is_writable());
+        let all: u64 = writable.map(|member| member.slab_counts().0).sum();
+        WaitingRoom { bytes: slabs * self.dimensions().slab_bytes, permille: slabs * 1000 / all.max(1) }
     }
 
     /// Slabs that are free on members that take writes.

@@ -75,6 +75,9 @@ impl std::ops::Index<usize> for Roster {
     }
 }
 
+/// Of the slabs that a member may have, one in so many is kept when it is free.
+const KEPT_SHARE: u64 = 16;
+
 /// One member of a mounted pool.
 #[derive(Debug)]
 pub struct Member {
@@ -115,6 +118,9 @@ struct Slabs {
     used: BTreeSet<SlabNo>,
     /// Those in use that the disk does not have any more.
     lost: BTreeSet<SlabNo>,
+    /// Free ones that the disk has nevertheless, to be used next: making and deleting them costs more than it is
+    /// worth where they come and go.
+    kept: BTreeSet<SlabNo>,
     /// Every slab below this one is in use.
     search_from: SlabNo,
 }
@@ -188,6 +194,7 @@ impl Member {
 
     /// Its disk is here again, and takes writes from now on. The caller begins a new epoch.
     pub(super) fn attach(&self, disk: Arc<dyn Disk>) {
+        self.kept_slabs();
         *self.disk.write() = Some(guarded(disk, &self.meter, &self.pulse, &self.guard));
         *self.fate.lock() = Fate { health: MemberHealth::Online, note: None };
         self.writable.store(true, Ordering::Release);
@@ -250,11 +257,16 @@ impl Member {
         self.slabs.lock().used.insert(slab)
     }
 
-    /// Takes the lowest free slab, leaving `held_back` free ones alone.
-    pub fn take_slab(&self, held_back: u64) -> Option<SlabNo> {
+    /// Takes a free slab, leaving `held_back` free ones alone: one that was kept, or the lowest. Says whether the disk
+    /// has it already.
+    pub fn take_slab(&self, held_back: u64) -> Option<(SlabNo, bool)> {
         let mut slabs = self.slabs.lock();
         if slabs.free() <= held_back {
             return None;
+        }
+        if let Some(slab) = slabs.kept.pop_first() {
+            slabs.used.insert(slab);
+            return Some((slab, true));
         }
         let mut slab = slabs.search_from;
         while slabs.used.contains(&slab) {
@@ -265,11 +277,19 @@ impl Member {
         }
         slabs.used.insert(slab);
         slabs.search_from = slab + 1;
-        Some(slab)
+        Some((slab, false))
     }
 
-    /// Gives a slab back.
-    pub fn return_slab(&self, slab: SlabNo) {
+    /// Gives a slab back. True when the disk is to keep it; otherwise it is deleted first.
+    pub fn return_slab(&self, slab: SlabNo, delete: impl FnOnce()) {
+        let keeps = self.is_writable() && self.makes_slabs() && {
+            let mut slabs = self.slabs.lock();
+            let keeps = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
+            keeps && slabs.used.remove(&slab) && slabs.kept.insert(slab)
+        };
+        if !keeps {
+            delete();
+        }
         let mut slabs = self.slabs.lock();
         slabs.used.remove(&slab);
         slabs.lost.remove(&slab);
@@ -277,15 +297,31 @@ impl Member {
         slabs.full_at = None;
     }
 
+    /// The slab is free, and nobody is to rely on its being there any more: it is about to be deleted.
+    pub fn is_kept_no_more(&self, slab: SlabNo) {
+        self.slabs.lock().kept.remove(&slab);
+    }
+
+    /// Free slabs that the disk has. They are kept no more: the caller deletes them.
+    pub fn kept_slabs(&self) -> BTreeSet<SlabNo> {
+        std::mem::take(&mut self.slabs.lock().kept)
+    }
+
     /// The file system below is full: no more slabs than there are now, until some are given back.
     pub fn mark_full(&self) {
         let mut slabs = self.slabs.lock();
-        slabs.full_at = Some(slabs.used.len() as u64);
+        slabs.full_at = Some((slabs.used.len() + slabs.kept.len()) as u64);
     }
 
     /// Notes how many slabs may exist in all.
     pub fn set_room(&self, room: u64) {
         self.slabs.lock().room = room;
+    }
+
+    /// Notes how many slabs may exist beyond those that do, and in all.
+    pub fn set_spare(&self, spare: u64, most: u64) {
+        let mut slabs = self.slabs.lock();
+        slabs.room = most.min((slabs.used.len() + slabs.kept.len()) as u64 + spare);
     }
 
     /// Slabs that may exist, and slabs in use.

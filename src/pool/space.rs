@@ -4,11 +4,12 @@ use std::collections::{HashMap, VecDeque};
 
 use super::Pool;
 use super::error::{PoolError, Result};
+use super::roster::Member;
 use super::sets::Set;
 use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{MemberId, Purpose, SetId, SetRecord, SlabRef};
-use crate::member::{DiskKind, MemberError};
+use crate::member::{DiskKind, MemberError, SlabNo};
 use crate::sync::{Arc, MutexGuard};
 use crate::units::MIB;
 
@@ -207,13 +208,34 @@ impl Pool {
     pub(super) fn return_slabs(&self, slabs: &[SlabRef]) {
         for slot in slabs {
             let member = self.member(slot.member);
-            if let (true, Some(disk)) = (member.is_writable() && member.makes_slabs(), member.disk())
-                && let Err(error) = disk.delete_slab(slot.slab)
-            {
-                log::warn!("slab {} is free but stays allocated: {error}", slot.slab);
-            }
-            member.return_slab(slot.slab);
+            member.return_slab(slot.slab, || {
+                if member.is_writable() && member.makes_slabs() {
+                    delete_free_slab(member, slot.slab);
+                }
+            });
         }
+    }
+
+    /// Deletes the free slabs that members kept for the next sets.
+    pub(super) fn delete_kept_slabs(&self) {
+        for member in self.members().iter().filter(|member| member.is_writable()) {
+            member.kept_slabs().into_iter().for_each(|slab| delete_free_slab(member, slab));
+        }
+    }
+
+    /// Takes a slab of a member, and makes it. None when it has none but `held` to give.
+    pub(super) fn take_and_make_slab(
+        &self,
+        member: &Member,
+        held: u64,
+    ) -> Option<(SlabNo, std::result::Result<(), MemberError>)> {
+        let (slab, is_there) = member.take_slab(held)?;
+        let made = match member.disk() {
+            Some(_) if is_there => Ok(()),
+            Some(disk) => disk.create_slab(slab),
+            None => Err(MemberError::NoSlab { path: member.path.clone(), slab }),
+        };
+        Some((slab, made))
     }
 
     /// Makes a set on the members with the most free space. None when somebody else has made one meanwhile: look
@@ -284,16 +306,12 @@ impl Pool {
         let mut slots: Vec<SlabRef> = Vec::with_capacity(chosen.len());
         for &index in chosen {
             let member = &self.members()[index];
-            let Some(slab) = member.take_slab(held[index]) else {
+            let Some((slab, made)) = self.take_and_make_slab(member, held[index]) else {
                 member.mark_full();
                 self.return_slabs(&slots);
                 return Ok(None);
             };
             slots.push(SlabRef { member: member.id, slab });
-            let made = match member.disk() {
-                Some(disk) => disk.create_slab(slab),
-                None => Err(MemberError::NoSlab { path: member.path.clone(), slab }),
-            };
             match made {
                 Ok(()) => {}
                 Err(MemberError::NoSpace { .. }) => {
@@ -409,15 +427,22 @@ impl Pool {
         for (member, disk) in directories {
             match disk.room() {
                 Ok(room) => {
-                    let (_, used) = member.slab_counts();
                     let sharers = sharing.get(&disk.device_id()).copied().unwrap_or(1);
                     let spare = room.below.unwrap_or(room.slabs) / sharers;
-                    member.set_room((used + spare).min(room.slabs));
+                    member.set_spare(spare, room.slabs);
                 }
                 Err(error) if error.is_vanished() => self.member_failed(member.id, &error),
                 Err(error) => log::debug!("room of {}: {error}", member.path),
             }
         }
+    }
+}
+
+fn delete_free_slab(member: &Member, slab: SlabNo) {
+    if let Some(disk) = member.disk()
+        && let Err(error) = disk.delete_slab(slab)
+    {
+        log::warn!("slab {slab} is free but stays allocated: {error}");
     }
 }
 

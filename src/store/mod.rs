@@ -244,7 +244,8 @@ impl Store {
     /// Whether whoever changes something has to wait for a checkpoint before he begins: [`Store::log_is_short`], or
     /// so much changed in memory that the pool might lack the room to write it.
     pub fn must_wait(&self) -> bool {
-        self.log_is_short() || self.room.is_exceeded(self.overlay.read().active_size())
+        let trees = self.left.lock().trees;
+        self.log_is_short() || self.room.is_exceeded(self.overlay.read().active_size(), trees)
     }
 
     /// Whether the tables may grow: after the next checkpoint there will be room for yet another one, of changes
@@ -271,9 +272,10 @@ impl Store {
     pub fn checkpoint_due(&self) -> bool {
         let used = self.journal.lock().used_bytes();
         let layer = self.overlay.read().active_size();
+        let trees = self.left.lock().trees;
         let age = self.clock.elapsed().saturating_sub(*self.last_checkpoint_at.lock());
         used > self.pool.dimensions().ring_bytes / 2
-            || self.room.is_used(layer)
+            || self.room.is_used(layer, trees)
             || (layer.changes > 0 && age > CHECKPOINT_INTERVAL)
     }
 

@@ -21,6 +21,8 @@ pub(super) type Changed = (Vec<u8>, Option<Vec<u8>>);
 
 /// Memory of an entry besides its key and value, about.
 const ENTRY_BYTES: u64 = 64;
+/// Bytes in a node of an entry besides its key and value, about.
+const LENGTHS_BYTES: u64 = 9;
 /// Changes are copied out in chunks of at most so many bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
@@ -40,6 +42,32 @@ pub(super) struct LayerSize {
     pub changes: u64,
     /// Memory, about.
     pub bytes: u64,
+    /// Bytes in nodes, at most: of what is put.
+    pub stored: u64,
+}
+
+impl LayerSize {
+    /// One change more.
+    fn add(&mut self, key_bytes: usize, value: Option<&[u8]>) {
+        self.changes += 1;
+        self.bytes += entry_bytes(key_bytes, value);
+        self.stored += stored_bytes(key_bytes, value);
+    }
+
+    /// One change fewer.
+    fn remove(&mut self, key_bytes: usize, value: Option<&[u8]>) {
+        self.changes -= 1;
+        self.bytes -= entry_bytes(key_bytes, value);
+        self.stored -= stored_bytes(key_bytes, value);
+    }
+}
+
+fn entry_bytes(key_bytes: usize, value: Option<&[u8]>) -> u64 {
+    ENTRY_BYTES + (key_bytes + value.map_or(0, <[u8]>::len)) as u64
+}
+
+fn stored_bytes(key_bytes: usize, value: Option<&[u8]>) -> u64 {
+    value.map_or(0, |value| LENGTHS_BYTES + (key_bytes + value.len()) as u64)
 }
 
 /// A part of a range of changes.
@@ -75,17 +103,13 @@ impl Overlay {
 
     /// Sets or removes a key.
     pub fn apply(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
-        let (key_bytes, value_bytes) = (key.len() as u64, value_bytes(value.as_deref()));
+        let key_bytes = key.len();
+        self.size.add(key_bytes, value.as_deref());
         let old =
             self.active[table as usize].insert(key.into_boxed_slice(), value.map(Vec::into_boxed_slice));
-        match old {
-            Some(old) => self.size.bytes -= value_bytes_of(&old),
-            None => {
-                self.size.changes += 1;
-                self.size.bytes += ENTRY_BYTES + key_bytes;
-            }
+        if let Some(old) = old {
+            self.size.remove(key_bytes, old.as_deref());
         }
-        self.size.bytes += value_bytes;
     }
 
     /// How much the active layer holds.
@@ -176,19 +200,10 @@ impl Overlay {
     }
 }
 
-fn value_bytes(value: Option<&[u8]>) -> u64 {
-    value.map_or(0, |value| value.len() as u64)
-}
-
-fn value_bytes_of(value: &Option<Bytes>) -> u64 {
-    value_bytes(value.as_deref())
-}
-
 fn size_of(layer: &Layer) -> LayerSize {
     let mut size = LayerSize::default();
     for (key, value) in layer.iter().flatten() {
-        size.changes += 1;
-        size.bytes += ENTRY_BYTES + key.len() as u64 + value_bytes_of(value);
+        size.add(key.len(), value.as_deref());
     }
     size
 }
@@ -272,8 +287,8 @@ mod tests {
     #[test]
     fn a_key_that_changes_twice_counts_once() {
         let mut overlay = layered();
-        assert_eq!(overlay.active_size(), LayerSize { changes: 3, bytes: 3 * 65 + 2 });
+        assert_eq!(overlay.active_size(), LayerSize { changes: 3, bytes: 3 * 65 + 2, stored: 2 * 10 + 2 });
         overlay.thaw();
-        assert_eq!(overlay.active_size(), LayerSize { changes: 5, bytes: 5 * 65 + 4 });
+        assert_eq!(overlay.active_size(), LayerSize { changes: 5, bytes: 5 * 65 + 4, stored: 4 * 10 + 4 });
     }
 }

@@ -19,8 +19,11 @@ const LAYER_SHARE: u64 = 64;
 const LAYER_SMALL_BYTES: u64 = 4 * MIB;
 /// See [`LAYER_SMALL_BYTES`].
 const LAYER_SHARE_BEYOND: u64 = 256;
-/// Changed keys between two checkpoints: each may be in a leaf of its own.
-const CHANGES_MAX: u64 = 128 * 1024;
+/// Of them, keys and values, without what memory adds, may be this share (one over): that is what is written.
+const STORED_SHARE: u64 = 2;
+/// Where each changed key is in a leaf of its own, a checkpoint writes at most so many bytes of leaves: with the
+/// trees small enough that it would write no more than all of them, any number of keys may change.
+const LEAVES_MAX_BYTES: u64 = 4 << 30;
 /// Root blocks, and what is lost where nodes end within a sector.
 const SLACK_BYTES: u64 = MIB;
 /// Nodes that compaction moves in one checkpoint: so many bytes, or this share of the trees.
@@ -44,14 +47,30 @@ impl Room {
         Self { layer_bytes, node_bytes: node_bytes as u64 }
     }
 
-    /// So much has changed that a checkpoint is due.
-    pub fn is_used(&self, layer: LayerSize) -> bool {
-        layer.bytes > self.layer_bytes || layer.changes > CHANGES_MAX
+    /// So much has changed, with trees of so many bytes, that a checkpoint is due.
+    pub fn is_used(&self, layer: LayerSize, tree_bytes: u64) -> bool {
+        layer.bytes > self.layer_bytes
+            || layer.stored > self.stored_bytes()
+            || self.leaf_bytes(layer).min(tree_bytes) > LEAVES_MAX_BYTES
     }
 
     /// So much has changed that more must wait for a checkpoint.
-    pub fn is_exceeded(&self, layer: LayerSize) -> bool {
-        layer.bytes > 2 * self.layer_bytes || layer.changes > 2 * CHANGES_MAX
+    pub fn is_exceeded(&self, layer: LayerSize, tree_bytes: u64) -> bool {
+        let half = |number| number / 2;
+        let LayerSize { changes, bytes, stored } = layer;
+        self.is_used(
+            LayerSize { changes: half(changes), bytes: half(bytes), stored: half(stored) },
+            tree_bytes,
+        )
+    }
+
+    fn stored_bytes(&self) -> u64 {
+        self.layer_bytes / STORED_SHARE
+    }
+
+    /// Most bytes of the nodes that changes fall into: a leaf for each, and the ways to the root.
+    fn leaf_bytes(&self, layer: LayerSize) -> u64 {
+        2 * layer.changes * self.node_bytes
     }
 
     /// Most bytes of nodes that compaction moves in one checkpoint, of trees of so many bytes.
@@ -62,13 +81,14 @@ impl Room {
     /// Most that a checkpoint of such a layer writes: a leaf for each change with its way to the root, and what is
     /// moved, but no more than all of the trees; and the changes themselves, which may leave their nodes half full.
     pub fn checkpoint_bytes(&self, layer: LayerSize, tree_bytes: u64) -> u64 {
-        let rewritten = 2 * layer.changes * self.node_bytes + self.move_bytes(tree_bytes);
-        tree_bytes.min(rewritten) + 2 * layer.bytes
+        let rewritten = self.leaf_bytes(layer) + self.move_bytes(tree_bytes);
+        tree_bytes.min(rewritten) + 2 * layer.stored
     }
 
     /// What the pool must keep for metadata beside trees of so many bytes: two checkpoints of the largest layer.
     pub fn reserve_bytes(&self, tree_bytes: u64) -> u64 {
-        let largest = LayerSize { changes: CHANGES_MAX, bytes: self.layer_bytes };
+        let changes = LEAVES_MAX_BYTES / (2 * self.node_bytes);
+        let largest = LayerSize { changes, bytes: self.layer_bytes, stored: self.stored_bytes() };
         2 * self.checkpoint_bytes(largest, tree_bytes) + SLACK_BYTES
     }
 }
@@ -80,14 +100,17 @@ mod tests {
     #[test]
     fn small_pools_keep_little_and_large_ones_not_too_much() {
         let small = Room::new(48 * MIB, 16 * 1024);
-        assert_eq!(small.reserve_bytes(MIB), 6 * MIB);
-        assert!(small.is_used(LayerSize { changes: 1, bytes: MIB }));
-        assert!(!small.is_exceeded(LayerSize { changes: 1, bytes: MIB }));
+        let size = |changes, bytes, stored| LayerSize { changes, bytes, stored };
+        assert_eq!(small.reserve_bytes(MIB), 5 * MIB - 512 * KIB);
+        assert!(small.is_used(size(1, MIB, 0), 0));
+        assert!(small.is_used(size(1, 500_000, 400_000), 0));
+        assert!(!small.is_exceeded(size(1, MIB, 0), 0));
         let large = Room::new(1 << 44, 16 * 1024);
         assert!(large.reserve_bytes(1 << 40) < 270 << 30);
-        assert_eq!(large.reserve_bytes(1 << 30), (2 << 30) + 129 * MIB);
-        assert!(!large.is_used(LayerSize { changes: CHANGES_MAX, bytes: 32 * MIB }));
-        assert!(large.is_used(LayerSize { changes: CHANGES_MAX + 1, bytes: 1 }));
-        assert!(large.is_exceeded(LayerSize { changes: 2 * CHANGES_MAX + 1, bytes: 1 }));
+        assert_eq!(large.reserve_bytes(1 << 30), (2 << 30) + 65 * MIB);
+        assert!(!large.is_used(size(1 << 17, 32 * MIB, 16 * MIB), 1 << 40));
+        assert!(large.is_used(size((1 << 17) + 1, 1, 1), 1 << 40));
+        assert!(!large.is_used(size(1 << 19, 1, 1), 4 << 30));
+        assert!(large.is_exceeded(size((1 << 18) + 2, 1, 1), 1 << 40));
     }
 }

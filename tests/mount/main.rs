@@ -8,6 +8,7 @@ mod support;
 mod build_inside;
 mod df;
 mod fio;
+mod hanging;
 mod kill;
 mod layouts;
 mod pool_cases;

@@ -27,8 +27,6 @@ pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.
 const STEP_BYTES: u64 = 8 << 20;
-/// Sets that are rewritten for somebody who waits for room, before checkpoints make theirs usable.
-const SETS_AT_ONCE: u64 = 4;
 /// Steps that one tick makes at most where there are no threads.
 const TICK_STEPS: u64 = 64;
 
@@ -80,7 +78,7 @@ impl Fs {
 
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
-        Pace::of(self.pool.free_permille())
+        Pace::of(self.pool.free_permille() + self.pool.waiting_room().permille)
     }
 
     /// Moves a few MiB, of the set that was begun or of the best one.
@@ -159,21 +157,23 @@ impl Fs {
         self.pool.mark_stuck(set);
     }
 
-    /// Compacts as fast as it goes for somebody who waits for room. Says whether anything was gained.
-    pub(super) fn compact_for_room(&self) -> bool {
-        let mut sets = 0;
-        while sets < SETS_AT_ONCE {
-            match self.compact_step(Pace::FLAT_OUT) {
-                Ok(Step::Nothing) => break,
-                Ok(Step::Part) => {}
-                Ok(Step::Set) => sets += 1,
+    /// Compacts as fast as it goes for somebody who waits for room, until checkpoints would give enough of it.
+    pub(super) fn compact_for_room(&self) {
+        loop {
+            let waiting = self.pool.waiting_room();
+            if victims::is_harvest_enough(waiting) {
+                return;
+            }
+            let pace = if waiting.bytes > 0 { Pace::SWIFT } else { Pace::FLAT_OUT };
+            match self.compact_step(pace) {
+                Ok(Step::Nothing) => return,
+                Ok(_) => {}
                 Err(error) => {
                     log::debug!("while making room: {error}");
-                    break;
+                    return;
                 }
             }
         }
-        sets > 0
     }
 
     /// What is due at a tick without threads.
@@ -196,6 +196,9 @@ impl Fs {
         let start = self.clock.elapsed();
         let pace = self.compaction_pace();
         let outcome = self.compact_step(pace);
+        if victims::is_harvest_due(self.pool.free_permille(), self.pool.waiting_room()) {
+            self.free_what_is_dead();
+        }
         let took = self.clock.elapsed().saturating_sub(start);
         match outcome {
             Ok(Step::Nothing) => victims::IDLE,

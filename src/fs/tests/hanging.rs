@@ -3,11 +3,14 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::member::sim::SimDisk;
 use crate::pool::AssembleOptions;
 use crate::pool::status::{Health, MemberHealth};
 
-/// What is done to a disk in the middle of a write.
-const FATES: [(&str, fn(&crate::member::sim::SimDisk)); 3] = [
+/// What is done to a disk in the middle of a write, in words and in deeds.
+type Fate = (&'static str, fn(&SimDisk));
+
+const FATES: [Fate; 3] = [
     ("dies", |disk| disk.fail_all()),
     ("vanishes", |disk| disk.vanish()),
     ("hangs", |disk| disk.hang_for(Duration::from_secs(100_000))),

@@ -144,6 +144,15 @@ impl Move {
         self.stage == Stage::Failed
     }
 
+    /// The members that the next round reads from and writes to.
+    pub fn members(&self) -> Vec<MemberId> {
+        if !self.is_copying() {
+            return Vec::new();
+        }
+        let sources = self.chunk().first_sources(&self.pool);
+        sources.into_iter().map(|slot| self.set.slots[slot].member).chain([self.to.member]).collect()
+    }
+
     /// The old slab is on a member that is away and may come back: with what could not be saved, perhaps.
     pub fn may_return(&self) -> bool {
         let from = self.set.slots[self.slot];
@@ -304,9 +313,11 @@ impl Pool {
     fn take_slab_on(&self, id: MemberId) -> Result<Option<crate::member::SlabNo>> {
         let member = self.member(id);
         let held = self.held_back(member, Urgency::Flush, &self.space.lock());
-        let Some(disk) = member.disk().filter(|_| member.takes_sets()) else { return Ok(None) };
-        let Some(slab) = member.take_slab(held) else { return Ok(None) };
-        match disk.create_slab(slab) {
+        if !member.takes_sets() {
+            return Ok(None);
+        }
+        let Some((slab, made)) = self.take_and_make_slab(member, held) else { return Ok(None) };
+        match made {
             Ok(()) => Ok(Some(slab)),
             Err(error) => {
                 self.return_slabs(&[SlabRef { member: id, slab }]);

@@ -147,6 +147,14 @@ impl Slot {
         run(Command::new("mount").args(["-o", "remount,abort"]).arg(self.path()), SHORT).ok();
     }
 
+    /// While in use: from now on every write hangs in the kernel, where no signal ends it, until what this gives is
+    /// dropped. Only an image can.
+    pub fn freeze(&self) -> Frozen {
+        assert!(matches!(self.disk, Disk::Image(_)), "a directory can't be frozen");
+        run(Command::new("fsfreeze").arg("-f").arg(self.path()), SHORT).ok();
+        Frozen(self.path())
+    }
+
     fn image(&self) -> PathBuf {
         self.base.join(format!("m{}.img", self.number))
     }
@@ -167,6 +175,16 @@ impl Slot {
         if is_mounted(&self.path()) {
             run(Command::new("umount").arg(self.path()), SHORT).ok();
         }
+    }
+}
+
+/// A disk that hangs.
+#[derive(Debug)]
+pub struct Frozen(PathBuf);
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        let _ = run(Command::new("fsfreeze").arg("-u").arg(&self.0), SHORT);
     }
 }
 

@@ -98,3 +98,87 @@ fn evening_out() {
     };
     every_stop("rebalance", prepare, |rig| Ok(Box::new(Rebalance::new(rig.fs()))), &[], 1);
 }
+
+/// Jobs and changes of members in any order, the power gone at any time in each.
+fn any_order(resiliency: &str, seed: u64) {
+    let mut random = seed;
+    let mut dice = move |sides: u64| next_random(&mut random) % sides;
+    let mut rig = Rig::new(resiliency, &[60; 4]);
+    for round in 0..10 {
+        let what = format!("{resiliency} seed {seed} round {round}");
+        rig.write(3, 3 * MIB);
+        if round % 3 == 2 {
+            rig.thin_out();
+        }
+        let takes = |rig: &Rig| -> Vec<MemberId> {
+            rig.pool().members().iter().filter(|one| one.takes_sets()).map(|one| one.id).collect()
+        };
+        let all = takes(&rig);
+        let one = all[dice(all.len() as u64) as usize];
+        let spare = rig.sim.world.disk(&format!("disk{}", rig.sim.disks.len()), 60);
+        let most = if dice(2) == 0 { 60 } else { 1500 };
+        let lives = 1 + dice(most);
+        rig.sim.world.stop_after(rig.sim.world.operations() + lives);
+        let choice = if all.len() > 3 { dice(5) } else { 0 };
+        let mut added = false;
+        let mut play = || -> Result<(), JobError> {
+            let fs = rig.fs();
+            let add = |added: &mut bool| {
+                *added = true;
+                fs.store().add_disk(Arc::clone(&spare) as Arc<dyn Disk>, Bounds::default())
+            };
+            match choice {
+                0 => {
+                    add(&mut added)?;
+                    try_run(&rig, &mut Rebalance::new(fs))?;
+                }
+                1 => try_run(&rig, &mut Evacuate::new(fs, one)?)?,
+                2 => {
+                    let new = add(&mut added)?;
+                    try_run(&rig, &mut Evacuate::replace(fs, one, new)?)?;
+                }
+                3 => {
+                    fs.store().take_offline(one, false)?;
+                    try_run(&rig, &mut Repair::new(fs, true))?;
+                }
+                _ => {
+                    fs.store().take_offline(one, false)?;
+                    fs.sync_all()?;
+                    let disk = Arc::clone(&rig.sim.disks[usize::from(one)]) as Arc<dyn Disk>;
+                    let superblock = read_superblock(&*disk).map_err(crate::pool::PoolError::from)?;
+                    fs.store().bring_online(Found { disk, superblock })?;
+                }
+            }
+            Ok(())
+        };
+        let outcome = play();
+        assert!(outcome.is_ok() || rig.sim.world.is_dark(), "{what}: {outcome:?}");
+        if added {
+            rig.sim.disks.push(spare);
+        }
+        rig.fs = None;
+        rig.sim.world.power_cut(PowerCut::ALL[dice(4) as usize], dice(1 << 30));
+        rig.mount(&[]);
+        rig.verify(&what);
+        for member in 0..rig.pool().members().len() {
+            if rig.health(member as MemberId) == MemberHealth::Offline {
+                rig.fs()
+                    .store()
+                    .bring_online(rig.found(member))
+                    .unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+        }
+        // A disk whose addition came to nothing is one that the pool does not know.
+        let known = rig.pool().members().len();
+        rig.sim.disks.truncate(known);
+    }
+    run(&rig, &mut Repair::new(rig.fs(), true));
+    rig.prove_redundancy(1, &format!("{resiliency} seed {seed} in the end"));
+}
+
+#[test]
+fn members_change_in_any_order_with_power_cuts() {
+    for seed in 1..=6 {
+        any_order(["parity", "mirror", "parity columns=2"][seed as usize % 3], seed);
+    }
+}

@@ -120,9 +120,9 @@ fn time_of_rounds(log: &[Request], disks: usize) -> u64 {
 /// A pool whose slabs have several rounds, as those of real disks have.
 fn large_slabs(resiliency: &str, members: usize) -> SimPool {
     let resiliency = Resiliency::parse(resiliency).expect("known");
-    let dimensions = Dimensions { slab_bytes: 8 * MIB, ring_bytes: 8 * MIB };
+    let dimensions = Dimensions { slab_bytes: 4 * MIB, ring_bytes: 8 * MIB };
     let world = SimWorld::with_dimensions(1, dimensions);
-    let disks: Vec<_> = (0..members).map(|index| world.disk(&format!("disk{index}"), 50)).collect();
+    let disks: Vec<_> = (0..members).map(|index| world.disk(&format!("disk{index}"), 150)).collect();
     let specs =
         disks.iter().map(|disk| (Arc::clone(disk) as Arc<dyn Disk>, MemberSpec::new("sim"))).collect();
     create_on(specs, "test", resiliency, dimensions).expect("creates");
@@ -135,7 +135,7 @@ fn rebuilding_and_emptying_keep_all_members_busy() {
     for (resiliency, members) in [("mirror", 5), ("parity columns=2", 6), ("parity:2 columns=3", 8)] {
         for lost in [true, false] {
             let mut rig = Rig::on(large_slabs(resiliency, members));
-            rig.write(20, 200 * MIB);
+            rig.write(20, 300 * MIB);
             rig.fs().unmount().expect("unmounts");
             let log = rig.mount_watched(if lost { &[0] } else { &[] });
             let mut job: Box<dyn Job> = match lost {
