@@ -3,18 +3,22 @@
 use std::collections::{HashMap, HashSet};
 
 use super::job::{JobError, Unsaved};
+use super::load::Load;
 use crate::fs::{Fs, FsError};
 use crate::member::superblock::{MemberId, Purpose, SetId};
 use crate::pool::PoolError;
-use crate::pool::moving::{KnownSums, Move, SlotInfo, copy_some};
+use crate::pool::moving::{Copier, KnownSums, Move, SlotInfo};
+use crate::sync::Arc;
 use crate::units::SECTOR;
 
 /// Most slots that are on their way side by side.
-const MOVES_MAX: usize = 12;
+const MOVES_MAX: usize = 16;
 /// Most chunks that are in memory at a time.
 const CHUNKS_MAX: u64 = 64;
 /// Out of so many times as many slots those are chosen that keep all members busy.
 const CHOICE: usize = 4;
+/// So many sets are tried before it is said that none can be written anew now.
+const REWRITES_TRIED: usize = 8;
 /// Checkpoints in a row that may change nothing: what was given up is used again after the second.
 const CHECKPOINTS_MAX: u32 = 3;
 
@@ -40,6 +44,7 @@ pub(super) struct Carrier {
     cautious: bool,
     /// Sets with slots that could not be rebuilt in full.
     damaged: HashSet<SetId>,
+    copier: Copier,
     moves: Vec<Move>,
     rewriting: Option<(SetId, u64)>,
     checkpoints: u32,
@@ -49,12 +54,14 @@ pub(super) struct Carrier {
 impl Carrier {
     /// One that leaves slots where they are that it can't rebuild in full, as long as their member may come back.
     pub fn cautious() -> Self {
-        Self { cautious: true, ..Self::default() }
+        let mut made = Self::default();
+        made.cautious = true;
+        made
     }
 
     /// So little is on its way that more can be begun.
     pub fn wants_more(&self, fs: &Fs) -> bool {
-        self.moves.len() * 2 <= most_moves(fs)
+        self.moves.len() * 4 <= most_moves(fs) * 3
     }
 
     /// Nothing is on its way.
@@ -67,7 +74,8 @@ impl Carrier {
         std::mem::take(&mut self.unsaved)
     }
 
-    /// Begins to move some of these slots, the first ones first, to where `target` says.
+    /// Begins to move some of these slots, the first ones first, to one of those members that
+    /// `targets` gives for each.
     ///
     /// # Errors
     /// Those of reading the checksums, and of making slabs.
@@ -75,39 +83,36 @@ impl Carrier {
         &mut self,
         fs: &Fs,
         slots: &[SlotInfo],
-        target: impl Fn(&SlotInfo) -> Option<MemberId>,
+        targets: impl Fn(&SlotInfo) -> Vec<MemberId>,
     ) -> Result<Begun, JobError> {
         let pool = fs.pool();
         let most = most_moves(fs);
         let mut begun = Begun::default();
-        let mut ready = self.ready(fs, slots, most * CHOICE, &target, &mut begun);
+        let mut ready = self.ready(fs, slots, most * CHOICE, &targets, &mut begun);
         let mut metadata = self.metadata_sums(fs, &ready)?;
-        // Bytes that each member is to read or write at a time, in chunks.
-        let mut load: HashMap<MemberId, u64> = HashMap::new();
-        self.moves.iter().flat_map(Move::members).for_each(|id| *load.entry(id).or_default() += 1);
-        while self.moves.len() < most && load.values().sum::<u64>() < CHUNKS_MAX && !ready.is_empty() {
-            let busiest = |slot: &SlotInfo| {
-                let loads = pool.sources_of(slot).into_iter().map(|id| load.get(&id).copied().unwrap_or(0));
-                loads.max().unwrap_or(0)
-            };
-            let next = (0..ready.len()).min_by_key(|&index| busiest(&ready[index])).unwrap_or(0);
-            let slot = ready.remove(next);
+        let mut load = Load::default();
+        for moved in &self.moves {
+            let (sources, to) = moved.members();
+            load.add(&sources, to);
+        }
+        while self.moves.len() < most && load.chunks < CHUNKS_MAX && !ready.is_empty() {
+            let slot = ready.remove(load.best_of(fs, &ready));
             let sums = match slot.purpose {
                 Purpose::Meta => metadata.remove(&slot.set).unwrap_or_default(),
                 Purpose::Data => fs.store().data_sums(slot.set)?,
             };
             // Those that began meanwhile took some of the room.
-            let Some(to) = target(&slot) else {
+            let Some(to) = load.best_target(targets(&slot)) else {
                 begun.homeless.push(slot);
                 continue;
             };
             let sources = pool.sources_of(&slot);
-            if !self.begin_one(fs, &slot, to, sums)? {
+            if self.begin_one(fs, &slot, to, sums)? {
+                begun.count += 1;
+                load.add(&sources, to);
+            } else {
                 begun.busy += 1;
-                continue;
             }
-            begun.count += 1;
-            sources.into_iter().chain([to]).for_each(|id| *load.entry(id).or_default() += 1);
         }
         Ok(begun)
     }
@@ -118,7 +123,7 @@ impl Carrier {
         fs: &Fs,
         slots: &[SlotInfo],
         most: usize,
-        target: &impl Fn(&SlotInfo) -> Option<MemberId>,
+        targets: &impl Fn(&SlotInfo) -> Vec<MemberId>,
         begun: &mut Begun,
     ) -> Vec<SlotInfo> {
         let pool = fs.pool();
@@ -136,7 +141,7 @@ impl Carrier {
                 begun.busy += 1;
             } else if pool.is_dead(slot.set) {
                 begun.dead += 1;
-            } else if target(slot).is_none() {
+            } else if targets(slot).is_empty() {
                 begun.homeless.push(*slot);
             } else {
                 ready.push(*slot);
@@ -172,7 +177,7 @@ impl Carrier {
     /// # Errors
     /// Those of committing.
     pub fn carry(&mut self, fs: &Fs, budget: u64) -> Result<u64, JobError> {
-        let copied = copy_some(fs.pool(), &mut self.moves, budget);
+        let copied = self.copier.copy_some(fs.pool(), &mut self.moves, budget);
         self.checkpoints = 0;
         self.moves.retain(|moved| !moved.has_failed());
         let (done, rest) = std::mem::take(&mut self.moves).into_iter().partition(Move::is_copied);
@@ -197,7 +202,7 @@ impl Carrier {
     ///
     /// # Errors
     /// What keeps it from being read or written, but want of room.
-    pub fn rewrite(&mut self, fs: &Fs, slot: &SlotInfo) -> Result<Option<u64>, JobError> {
+    fn rewrite(&mut self, fs: &Fs, slot: &SlotInfo) -> Result<Option<u64>, JobError> {
         let from = self.rewriting.filter(|(set, _)| *set == slot.set).map_or(0, |(_, from)| from);
         match fs.rewrite_part(slot.set, from) {
             // It begins anew, and finds nothing that it could move.
@@ -220,6 +225,24 @@ impl Carrier {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// [`Carrier::rewrite`] for the first of these sets for which it works: the one that was begun, if it is among them.
+    ///
+    /// # Errors
+    /// As [`Carrier::rewrite`].
+    pub fn rewrite_one(&mut self, fs: &Fs, slots: &[SlotInfo]) -> Result<Option<u64>, JobError> {
+        let begun = slots.iter().filter(|slot| Some(slot.set) == self.rewriting()).copied();
+        let others = slots.iter().filter(|slot| Some(slot.set) != self.rewriting()).copied();
+        let chosen: Vec<SlotInfo> = begun.chain(others).take(REWRITES_TRIED).collect();
+        for slot in chosen {
+            if fs.pool().quiet(slot.set)
+                && let Some(bytes) = self.rewrite(fs, &slot)?
+            {
+                return Ok(Some(bytes));
+            }
+        }
+        Ok(None)
     }
 
     /// Something in the set can't be read, so it can't be written anew.
@@ -247,8 +270,17 @@ impl Carrier {
     }
 }
 
-/// So many slots are on their way side by side: two for each member, so that none waits for another.
+/// What is being written ends before the slabs are given back.
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        if let Some(pool) = self.moves.first().map(|moved| Arc::clone(moved.pool())) {
+            self.copier.land(&pool, &mut self.moves);
+        }
+    }
+}
+
+/// So many slots are on their way side by side: a few for each member, so that none waits for another.
 fn most_moves(fs: &Fs) -> usize {
     let width = fs.pool().members().iter().filter(|member| member.takes_sets()).count();
-    (2 * width).clamp(1, MOVES_MAX)
+    (3 * width).clamp(1, MOVES_MAX)
 }

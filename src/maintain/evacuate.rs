@@ -100,13 +100,12 @@ impl Evacuate {
         // What is being rewritten first, then what is quick.
         let rewriting = self.carrier.rewriting();
         slots.sort_by_key(|slot| (Some(slot.set) != rewriting, slot.fill));
-        if let Some(slot) = slots.first().filter(|slot| Some(slot.set) == rewriting)
-            && let Some(bytes) = self.carrier.rewrite(fs, slot)?
-        {
+        let begun = slots.iter().take(1).filter(|slot| Some(slot.set) == rewriting).copied();
+        if let Some(bytes) = self.carrier.rewrite_one(fs, &begun.collect::<Vec<_>>())? {
             return Ok(self.moved(bytes));
         }
         let (pool, new) = (Arc::clone(&self.pool), self.new);
-        let begun = self.carrier.begin(fs, &slots, |slot| pool.target_for(slot.set, new))?;
+        let begun = self.carrier.begin(fs, &slots, |slot| pool.targets_for(slot.set, new))?;
         if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
@@ -119,10 +118,8 @@ impl Evacuate {
         let damaged = |slot: &SlotInfo| self.carrier.is_damaged(slot.set);
         let unreadable = begun.homeless.iter().filter(|slot| damaged(slot)).count();
         let data = |slot: &&SlotInfo| slot.purpose == Purpose::Data && !damaged(slot);
-        let data = begun.homeless.iter().find(data).copied();
-        if let Some(slot) = &data
-            && let Some(bytes) = self.carrier.rewrite(fs, slot)?
-        {
+        let data: Vec<SlotInfo> = begun.homeless.iter().filter(data).copied().collect();
+        if let Some(bytes) = self.carrier.rewrite_one(fs, &data)? {
             return Ok(self.moved(bytes));
         }
         let metadata = |slot: &&SlotInfo| slot.purpose == Purpose::Meta;

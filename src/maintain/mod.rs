@@ -10,7 +10,7 @@
 //! | [`repair`] | rebuilds slots on members that are not here, and sets that were written short |
 //! | [`rebalance`] | evens out use, and writes narrow sets anew |
 //! | `care` | what happens by itself: members that return are taken back, what others held is rebuilt |
-//! | `carrier` | moves slots and rewrites sets, a bounded amount at a time |
+//! | `carrier`, `load` | moves slots and rewrites sets, a bounded amount at a time; which come next |
 //! | [`scrub`] | reads everything, compares it, heals it |
 //! | [`damage`], `damage_list` | what is lost, by file and path; the list for those who ask often |
 //! | [`events`], [`watch`], [`hook`] | the list of what happened; from states to events; the user's program |
@@ -25,6 +25,7 @@ pub mod evacuate;
 pub mod events;
 pub mod hook;
 pub mod job;
+mod load;
 pub mod operations;
 mod pace;
 pub mod places;

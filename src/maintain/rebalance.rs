@@ -48,6 +48,10 @@ impl Rebalance {
     pub fn new(fs: &Fs) -> Self {
         let pool = Arc::clone(fs.pool());
         let before = pool.next_set();
+        // What is written anew must not go into those.
+        narrow(&pool, before).iter().for_each(|slot| {
+            pool.quiet(slot.set);
+        });
         let progress = Progress { total_bytes: Self::plan(fs).total_bytes(), ..Progress::default() };
         Self { pool, before, carrier: Carrier::default(), progress }
     }
@@ -65,22 +69,18 @@ impl Rebalance {
         }
         let mut rewrites = narrow(&self.pool, self.before);
         rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
-        let rewriting = self.carrier.rewriting();
-        rewrites.sort_by_key(|slot| Some(slot.set) != rewriting);
-        if let Some(slot) = rewrites.first() {
-            if self.pool.quiet(slot.set)
-                && let Some(bytes) = self.carrier.rewrite(fs, slot)?
-            {
+        if !rewrites.is_empty() {
+            if let Some(bytes) = self.carrier.rewrite_one(fs, &rewrites)? {
                 return Ok(self.moved(bytes));
             }
             // What was rewritten is free after some checkpoints.
             if self.carrier.settle(fs)? {
                 return Ok(Step::Moved(0));
             }
-            return Ok(Step::Pending("there is no room to write sets anew".to_owned()));
+            return Ok(Step::Pending(format!("{} sets wait for room, or are in use", rewrites.len())));
         }
         let Some((to, slots)) = next_moves(&self.pool) else { return Ok(Step::Done) };
-        let begun = self.carrier.begin(fs, &slots, |_| Some(to))?;
+        let begun = self.carrier.begin(fs, &slots, |_| vec![to])?;
         if begun.count > 0 {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));

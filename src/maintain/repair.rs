@@ -52,7 +52,7 @@ impl Repair {
         }
         let slots = lost(&self.pool);
         let pool = Arc::clone(&self.pool);
-        let begun = self.carrier.begin(fs, &slots, |slot| pool.target_for(slot.set, None))?;
+        let begun = self.carrier.begin(fs, &slots, |slot| pool.targets_for(slot.set, None))?;
         if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
             return Ok(self.moved(bytes));
@@ -67,12 +67,7 @@ impl Repair {
             };
             rewrites.extend(begun.homeless.iter().filter(helps));
         }
-        let rewriting = self.carrier.rewriting();
-        rewrites.sort_by_key(|slot| Some(slot.set) != rewriting);
-        if let Some(slot) = rewrites.first()
-            && self.pool.quiet(slot.set)
-            && let Some(bytes) = self.carrier.rewrite(fs, slot)?
-        {
+        if let Some(bytes) = self.carrier.rewrite_one(fs, &rewrites)? {
             return Ok(self.moved(bytes));
         }
         let thin = self.pool.thin_metadata();

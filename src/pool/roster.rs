@@ -13,7 +13,7 @@ use crate::member::metered::{Meter, Metered};
 use crate::member::pulse::Pulse;
 use crate::member::superblock::{MemberId, MemberRecord, MemberState};
 use crate::member::{Disk, DiskKind, SlabNo};
-use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, OnceLock, RwLock};
 
 /// Every member that the pool ever had, by number. Members are added and never taken out, since their numbers are
@@ -97,6 +97,8 @@ pub struct Member {
     /// What went to the disk and came from it.
     pub meter: Arc<Meter>,
     writable: AtomicBool,
+    /// How often it dropped out.
+    departures: AtomicU64,
     /// It is being emptied: no new sets, and what is open is closed.
     draining: AtomicBool,
     fate: Mutex<Fate>,
@@ -156,6 +158,7 @@ impl Member {
             pulse,
             meter,
             writable: AtomicBool::new(online),
+            departures: AtomicU64::new(0),
             draining: AtomicBool::new(false),
             fate: Mutex::new(Fate { health, note }),
             slabs: Mutex::new(Slabs { room: record.slabs, ..Slabs::default() }),
@@ -203,9 +206,20 @@ impl Member {
     /// It takes no writes any more; it can still be read until [`Member::close`]. True when it took some until now:
     /// the caller begins a new epoch.
     pub(super) fn leave(&self, health: MemberHealth) -> bool {
-        let was = self.writable.swap(false, Ordering::AcqRel);
+        let was = self.stop_writes();
         *self.fate.lock() = Fate { health, note: None };
         was
+    }
+
+    fn stop_writes(&self) -> bool {
+        let was = self.writable.swap(false, Ordering::AcqRel);
+        self.departures.fetch_add(u64::from(was), Ordering::AcqRel);
+        was
+    }
+
+    /// How often it dropped out since the pool was put together. What it took before it did so may be lost.
+    pub fn departures(&self) -> u64 {
+        self.departures.load(Ordering::Acquire)
     }
 
     /// Lets go of the disk, which is closed when nobody uses it any more.
@@ -240,7 +254,7 @@ impl Member {
 
     /// Sets it aside after a failed write. True when it was taking writes until now.
     pub fn set_aside(&self, why: String) -> bool {
-        let was = self.writable.swap(false, Ordering::AcqRel);
+        let was = self.stop_writes();
         if was {
             *self.fate.lock() = Fate { health: MemberHealth::Failing, note: Some(why) };
         }
@@ -282,7 +296,7 @@ impl Member {
 
     /// Gives a slab back. True when the disk is to keep it; otherwise it is deleted first.
     pub fn return_slab(&self, slab: SlabNo, delete: impl FnOnce()) {
-        let keeps = self.is_writable() && self.makes_slabs() && {
+        let keeps = self.takes_sets() && self.makes_slabs() && {
             let mut slabs = self.slabs.lock();
             let keeps = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
             keeps && slabs.used.remove(&slab) && slabs.kept.insert(slab)

@@ -177,6 +177,10 @@ impl Pool {
         for class in state.classes.values_mut() {
             self.drop_unusable(class);
         }
+        // With the lock held, so that nobody takes one that is being deleted.
+        if draining && member.is_writable() {
+            member.kept_slabs().into_iter().for_each(|slab| delete_free_slab(member, slab));
+        }
     }
 
     /// Every set that is made from now on has this number, or a higher one.

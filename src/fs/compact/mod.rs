@@ -139,6 +139,7 @@ impl Fs {
     /// Those of committing.
     pub fn commit_slot_moves(&self, moves: Vec<Move>) -> Result<usize> {
         self.may_change()?;
+        self.ease_log();
         Ok(self.store.commit_moves(moves)?)
     }
 

@@ -83,7 +83,7 @@ fn after_adding_and_evening_out_the_pool_is_as_large_as_a_new_one() {
         let (now, best) = rig.pool().capacity_of_sets(&own);
         assert!(now * 100 >= best * 99, "{what}: {now} of {best} bytes");
         let again = Rebalance::plan(rig.fs());
-        assert!(again.total_bytes() <= 8 * MIB, "{what}: nothing much more to do: {again:?}");
+        assert!(again.total_bytes() <= 16 * MIB, "{what}: nothing much more to do: {again:?}");
     }
 }
 
