@@ -4,13 +4,9 @@ use super::protocol::{Answer, MountStatus, Request};
 use crate::maintain::operations::{OperationError, member_named};
 use crate::maintain::scheduler::ScheduleError;
 use crate::maintain::settings::Settings;
-use crate::maintain::{Maintenance, damage, places};
-use crate::sync::{Arc, Mutex};
+use crate::maintain::{Maintenance, places};
+use crate::sync::Arc;
 use std::fmt::Display;
-use std::time::Duration;
-
-/// What is damaged is looked up at most so often: that takes a walk through all directories.
-const DAMAGE_AGE: Duration = Duration::from_secs(10);
 
 /// Answers for one mounted pool.
 #[derive(Debug)]
@@ -18,13 +14,12 @@ pub struct Answers {
     maintenance: Arc<Maintenance>,
     mountpoint: String,
     log: Option<String>,
-    damage: Mutex<Option<(Duration, damage::Damage)>>,
 }
 
 impl Answers {
     /// For the pool that is mounted at `mountpoint`, by a process that logs to `log`.
     pub fn new(maintenance: Arc<Maintenance>, mountpoint: String, log: Option<String>) -> Self {
-        Self { maintenance, mountpoint, log, damage: Mutex::new(None) }
+        Self { maintenance, mountpoint, log }
     }
 
     /// The answer.
@@ -73,31 +68,10 @@ impl Answers {
             log: self.log.clone(),
             jobs: self.maintenance.jobs(),
             last_scrub: scheduler.last_scrub(),
-            damage: self.damage(),
+            damage: self.maintenance.damage(),
             settings: scheduler.settings(),
             refuses_short_writes: self.maintenance.fs().pool().refuses_short_writes(),
         }
-    }
-
-    fn damage(&self) -> damage::Damage {
-        let fs = self.maintenance.fs();
-        let mut known = self.damage.lock();
-        let now = fs.clock().elapsed();
-        if !damage::is_any(fs).unwrap_or(false) {
-            *known = None;
-            return damage::Damage::default();
-        }
-        if let Some((at, damage)) = &*known
-            && now.saturating_sub(*at) < DAMAGE_AGE
-        {
-            return damage.clone();
-        }
-        let found = damage::list(fs).unwrap_or_else(|error| {
-            log::warn!("what is damaged can't be listed: {error}");
-            damage::Damage::default()
-        });
-        *known = Some((fs.clock().elapsed(), found.clone()));
-        found
     }
 
     fn set(

@@ -12,7 +12,7 @@
 //! | `care` | what happens by itself: members that return are taken back, what others held is rebuilt |
 //! | `carrier`, `load` | moves slots and rewrites sets, a bounded amount at a time; which come next |
 //! | [`scrub`] | reads everything, compares it, heals it |
-//! | [`damage`] | what is lost, by file and path |
+//! | [`damage`], `damage_list` | what is lost, by file and path; the list for those who ask often |
 //! | [`events`], [`watch`], [`hook`] | the list of what happened; from states to events; the user's program |
 //! | [`places`] | where a file lies; what would be lost with some members |
 //! | [`settings`] | how fast jobs go, and when |
@@ -20,6 +20,7 @@
 mod care;
 mod carrier;
 pub mod damage;
+mod damage_list;
 pub mod evacuate;
 pub mod events;
 pub mod hook;
@@ -44,6 +45,7 @@ use std::time::Duration;
 use crate::fs::Fs;
 use crate::sync::{Arc, Condvar, JoinHandle, Mutex, MutexGuard};
 use care::Care;
+use damage_list::DamageList;
 use evacuate::Evacuate;
 use events::{Events, Listener, News, What};
 use hook::Hook;
@@ -82,6 +84,7 @@ pub struct Maintenance {
     hook: Option<Arc<Hook>>,
     watch: Mutex<Watch>,
     care: Mutex<Care>,
+    damage: Arc<DamageList>,
     grace: Option<Duration>,
     announce: bool,
     /// Held while the membership changes; true once none may any more.
@@ -106,6 +109,7 @@ impl Maintenance {
             hook,
             watch: Mutex::default(),
             care: Mutex::default(),
+            damage: Arc::default(),
             grace: options.grace,
             announce: options.announce,
             closed: Mutex::new(false),
@@ -166,6 +170,11 @@ impl Maintenance {
         if let Some(hook) = &self.hook {
             hook.stop();
         }
+    }
+
+    /// Files of which something is lost, as of a few seconds ago.
+    pub fn damage(&self) -> damage::Damage {
+        self.damage.get(&self.fs)
     }
 
     /// The file system.

@@ -2,6 +2,7 @@
 //! anything changes, and a dry run stops there.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use super::job::{JobError, JobKind};
 use super::plan::Plan;
 use super::rebalance::Rebalance;
 use super::repair::Repair;
-use super::scheduler::{JobStatus, ScheduleError};
+use super::scheduler::{JobStatus, ScheduleError, Steer, Which};
 use crate::fs::Fs;
 use crate::member::MemberError;
 use crate::member::open::{self, MemberSpec};
@@ -20,6 +21,11 @@ use crate::pool::{Found, Member, PoolError};
 use crate::store::StoreError;
 use crate::sync::Arc;
 use crate::units::format_size;
+
+/// So often, and at such distances, a repair that runs is asked to make place for one that does more.
+const NARROW_TRIES: u32 = 100;
+/// See [`NARROW_TRIES`].
+const NARROW_REST: Duration = Duration::from_millis(50);
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -234,20 +240,28 @@ impl Maintenance {
         if !dry_run {
             self.fs().store().give_up_lost(id, force)?;
             self.events().note(News::new(What::Member, format!("{path} was given up")).of(id, &path));
-            outcome.job = self.repair_unless_running()?;
+            // It does not come back, so nothing is won by waiting for another member.
+            outcome.job = Some(self.start_narrow_repair()?);
         }
         outcome.plan = Some(Repair::plan(self.fs()));
         Ok(outcome)
     }
 
-    fn repair_unless_running(&self) -> Result<Option<JobStatus>> {
-        match self.scheduler().start_kind(&JobKind::Repair) {
-            Ok(job) => Ok(Some(job)),
-            Err(ScheduleError::Running { id, .. }) => {
-                Ok(self.scheduler().jobs().into_iter().find(|job| job.id == id))
+    /// Starts a repair that also writes sets anew with fewer members, in the place of one that does not.
+    fn start_narrow_repair(&self) -> Result<JobStatus> {
+        for _ in 0..NARROW_TRIES {
+            match self.scheduler().start(Box::new(Repair::new(self.fs(), true))) {
+                Err(ScheduleError::Running { .. }) => {}
+                outcome => return Ok(outcome?),
             }
-            Err(error) => Err(error.into()),
+            // A step of it that is under way ends first.
+            match self.scheduler().steer(&Which::Kind(JobKind::Repair), Steer::Cancel) {
+                Ok(_) | Err(ScheduleError::NoSuchJob { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+            std::thread::sleep(NARROW_REST);
         }
+        Ok(self.scheduler().start(Box::new(Repair::new(self.fs(), true)))?)
     }
 
     fn replace(&self, old: &str, new: &str, force: bool, dry_run: bool) -> Result<Outcome> {
@@ -309,10 +323,15 @@ impl Maintenance {
 
     fn repair(&self, narrow: bool, dry_run: bool) -> Result<Outcome> {
         let plan = Repair::plan(self.fs());
-        self.scheduler().refuse_twice(&JobKind::Repair)?;
         let mut outcome = Outcome { plan: Some(plan), ..Outcome::default() };
+        if !narrow {
+            self.scheduler().refuse_twice(&JobKind::Repair)?;
+        }
         if !dry_run {
-            outcome.job = Some(self.scheduler().start(Box::new(Repair::new(self.fs(), narrow)))?);
+            outcome.job = Some(match narrow {
+                true => self.start_narrow_repair()?,
+                false => self.scheduler().start_kind(&JobKind::Repair)?,
+            });
         }
         Ok(outcome)
     }

@@ -158,6 +158,8 @@ struct Entry {
     cancelled: bool,
     pending: Option<String>,
     pending_told: bool,
+    /// The job that goes first.
+    behind: Option<&'static str>,
     /// Not before this time.
     due: Duration,
     progress: Progress,
@@ -258,8 +260,10 @@ impl Scheduler {
             log::error!("the thread of the jobs had panicked");
         }
         let _turn = self.turn.lock();
-        let records: Vec<_> = self.state.lock().entries.iter().filter_map(Entry::saved).collect();
-        records.into_iter().for_each(|tx| self.commit(tx));
+        let entries = std::mem::take(&mut self.state.lock().entries);
+        entries.iter().filter_map(Entry::saved).for_each(|tx| self.commit(tx));
+        // What they hold of the pool goes while it is still open.
+        drop(entries);
     }
 
     /// Starts a job. It is durable, and goes on after a crash, when this returns.
@@ -436,8 +440,16 @@ impl Scheduler {
         let ready = |entry: &&mut Entry| !entry.paused && entry.due <= now && entry.job.is_some();
         let entry =
             state.entries.iter_mut().filter(ready).min_by_key(|entry| (entry.kind.rank(), entry.id))?;
-        let id = entry.id;
+        let (id, word) = (entry.id, entry.kind.word());
         let job = entry.job.take()?;
+        for entry in &mut state.entries {
+            // Those whose turn it is not wait for this one only.
+            let waits = entry.id != id && entry.due <= now;
+            entry.behind = waits.then_some(word);
+            if waits {
+                (entry.pending, entry.moved_at) = (None, now);
+            }
+        }
         state.pace.begin(now, calls);
         Some((id, job))
     }
@@ -606,6 +618,7 @@ impl Entry {
             cancelled: false,
             pending: None,
             pending_told: false,
+            behind: None,
             due: now,
             speed: Speed::default(),
             started,
@@ -649,7 +662,8 @@ impl Entry {
 
     fn status(&self, now: Duration) -> JobStatus {
         let Progress { done_bytes, total_bytes, .. } = self.progress;
-        let state = match (self.paused, &self.pending) {
+        let because = self.pending.clone().or_else(|| Some(format!("{} goes first", self.behind?)));
+        let state = match (self.paused, &because) {
             (true, _) => JobState::Paused,
             (false, Some(_)) => JobState::Pending,
             (false, None) => JobState::Running,
@@ -661,7 +675,7 @@ impl Entry {
             kind: self.kind.clone(),
             text: self.kind.to_string(),
             state,
-            because: self.pending.clone().filter(|_| state == JobState::Pending),
+            because: because.filter(|_| state == JobState::Pending),
             done_bytes,
             total_bytes,
             rate,

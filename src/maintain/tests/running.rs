@@ -208,3 +208,20 @@ fn what_readers_find_lost_is_listed() {
     rig.mount(&[]);
     assert_eq!(damage::list(rig.fs()).expect("lists"), damage, "it is kept");
 }
+
+#[test]
+fn the_most_urgent_job_goes_first_and_the_others_say_so() {
+    let mut rig = Rig::new("mirror", 4, 64);
+    rig.file("a", 1, 8 << 20);
+    rig.unmount();
+    rig.mount(&[1]);
+    rig.scheduler().start_kind(&JobKind::Scrub).expect("starts");
+    rig.scheduler().start_kind(&JobKind::Repair).expect("starts");
+    rig.scheduler().run_step();
+    let jobs = rig.scheduler().jobs();
+    let scrub = jobs.iter().find(|job| job.kind == JobKind::Scrub).expect("there");
+    assert_eq!((scrub.state, scrub.because.as_deref()), (JobState::Pending, Some("repair goes first")));
+    rig.run_jobs(1000);
+    let ended: Vec<JobState> = rig.scheduler().jobs().iter().map(|job| job.state).collect();
+    assert_eq!(ended, [JobState::Done, JobState::Done]);
+}

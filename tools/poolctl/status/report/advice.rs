@@ -1,6 +1,7 @@
 //! What a state means, and what to do: where there is one, a command that mends it when it is typed.
 
 use poolfs::maintain::job::JobKind;
+use poolfs::maintain::scheduler::JobState;
 use poolfs::pool::status::{Health, MemberHealth, MemberStatus};
 
 use super::Report;
@@ -64,6 +65,11 @@ pub(super) fn next_step(report: &Report) -> Option<String> {
     if report.mounted
         && let Some(job) = report.jobs.iter().find(mends)
     {
+        if let (JobState::Pending, JobKind::Repair, Some(why)) = (job.state, &job.kind, &job.because) {
+            return Some(format!(
+                "repair waits: {why}. `poolctl add {name} MEMBER` gives it room; `poolctl repair {name} --narrow` does with fewer members"
+            ));
+        }
         return Some(format!("none, {} mends it: `poolctl wait {name} {}` waits for that", job.text, job.id));
     }
     if report.health == Health::Online && !report.damage.files.is_empty() {
