@@ -11,7 +11,7 @@
 //! | [`store`] | journal, tables, checkpoint, recovery |
 //! | [`cache`] | LRU write-back cache of file data |
 //! | [`fs`] | POSIX rules, inodes, directories, file maps |
-//! | [`maintain`] | long jobs: emptying and rebuilding members, evening out |
+//! | [`maintain`] | long jobs, what happens to a pool and who is told |
 //! | [`fuse`], [`control`] | the border: kernel requests, the socket of a mounted pool |
 
 pub mod cache;

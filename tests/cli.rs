@@ -9,5 +9,9 @@ mod bad_members;
 mod bad_mount;
 #[path = "cli/bench.rs"]
 mod bench;
+#[path = "cli/jobs.rs"]
+mod jobs;
 #[path = "cli/life.rs"]
 mod life;
+#[path = "cli/members.rs"]
+mod members;

@@ -35,6 +35,7 @@ Options behind -o, separated by commas:
                         newer data may be on the missing ones (auto); mount if everything can be read (yes); only
                         with every member (no); read-only, what can be read (partial)
   short-writes=allow|refuse
+  event-hook=PROGRAM
                         whether to write with less redundancy when too few members are left
   allow_other           let other users in (root always does)
   force                 go on although acknowledged records or newer members are lost

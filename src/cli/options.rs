@@ -1,5 +1,6 @@
 //! What stands behind `-o`, checked.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use poolfs::fs::WriteCache;
@@ -36,6 +37,8 @@ pub struct Options {
     pub force: bool,
     /// Mount a diverged member by itself.
     pub diverged: bool,
+    /// A program that is told of every event.
+    pub event_hook: Option<PathBuf>,
 }
 
 /// Why an option makes no sense.
@@ -100,6 +103,7 @@ impl Default for Options {
             refuse_short_writes: None,
             force: false,
             diverged: false,
+            event_hook: None,
         }
     }
 }
@@ -237,6 +241,12 @@ impl Options {
                     ],
                 )?;
             }
+            "event-hook" => {
+                if !Path::new(value).is_absolute() {
+                    return Err(bad(name, value, "take the absolute path of a program".to_owned()));
+                }
+                self.event_hook = Some(value.into());
+            }
             "short-writes" => {
                 self.refuse_short_writes = Some(choice(name, value, &[("allow", false), ("refuse", true)])?);
             }
@@ -265,6 +275,7 @@ fn without_value(name: &str) -> BadOption {
         "commit" | "wait" => "SECONDS",
         "degraded" => "auto, yes, no or partial",
         "short-writes" => "allow or refuse",
+        "event-hook" => "PROGRAM, with its absolute path",
         _ => return BadOption::Unknown { name: name.to_owned() },
     };
     BadOption::NoValue { name: name.to_owned(), example }

@@ -66,6 +66,7 @@ impl MountRequest {
             refuse_short_writes: self.options.refuse_short_writes,
             diverged: self.options.diverged,
             threads: true,
+            ..AssembleOptions::default()
         }
     }
 

@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use poolfs::control::protocol::{Answer, MountStatus, Request};
+use poolfs::control::answers::Answers;
+use poolfs::control::registry;
 use poolfs::control::server::Server;
 use poolfs::fs::Fs;
 use poolfs::fuse::{self, session};
+use poolfs::maintain::{GRACE, MaintainOptions, Maintenance};
 use poolfs::member::runtime_dir;
 use poolfs::pool::Pool;
 use poolfs::pool::status::Health;
@@ -33,7 +35,14 @@ pub fn serve(request: &MountRequest, log: Option<&Path>, ready: impl FnOnce() ->
     let name = pool.name();
     let fs_error = |source| CliError::Fs { pool: name.clone(), source };
     let fs = Fs::mount(Arc::clone(&pool), request.fs_options()).map_err(fs_error)?;
-    let served = serve_fs(request, log, &pool, &fs, ready);
+    let event_hook = request.options.event_hook.clone();
+    let maintenance = Maintenance::start(
+        &fs,
+        MaintainOptions { event_hook, background: true, grace: Some(GRACE), announce: true },
+    );
+    let served = serve_fs(request, log, &maintenance, ready);
+    maintenance.stop();
+    note_members(&pool);
     let durable = fs.unmount();
     let ended = match (served, durable) {
         (Err(error), Ok(())) => Err(error),
@@ -49,15 +58,15 @@ pub fn serve(request: &MountRequest, log: Option<&Path>, ready: impl FnOnce() ->
 fn serve_fs(
     request: &MountRequest,
     log: Option<&Path>,
-    pool: &Arc<Pool>,
-    fs: &Arc<Fs>,
+    maintenance: &Arc<Maintenance>,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    let (fs, pool) = (maintenance.fs(), maintenance.fs().pool());
     warn_when_degraded(pool);
     let options = request.mount_options(&pool.name(), pool.read_only());
     let mounted = fuse::mount(Arc::clone(fs), &request.mountpoint, &options)?;
     let unmounter = mounted.unmounter();
-    let control = begin(request, log, pool, fs, unmounter.clone(), ready);
+    let control = begin(request, log, maintenance, unmounter.clone(), ready);
     if control.is_err()
         && let Err(error) = unmounter.unmount(true)
     {
@@ -78,11 +87,11 @@ fn serve_fs(
 fn begin(
     request: &MountRequest,
     log: Option<&Path>,
-    pool: &Arc<Pool>,
-    fs: &Arc<Fs>,
+    maintenance: &Arc<Maintenance>,
     unmounter: session::Unmounter,
     ready: impl FnOnce() -> Result<()>,
 ) -> Result<Server> {
+    let fs = maintenance.fs();
     let (first, last) = (Arc::clone(fs), Arc::clone(fs));
     let sync = move || {
         if let Err(error) = first.sync_all() {
@@ -95,13 +104,13 @@ fn begin(
         std::process::exit(code);
     };
     session::unmount_on_signals(unmounter, sync, give_up).map_err(CliError::system("catching signals"))?;
-    let server = start_server(request, log, fs)?;
+    let server = start_server(request, log, maintenance)?;
     answers(&request.mountpoint)?;
     if let Some(path) = &request.pid_file {
         fs::write(path, format!("{}\n", std::process::id()))
             .map_err(CliError::system(format!("writing {}", path.display())))?;
     }
-    log::info!("{} is mounted at {}", pool.name(), request.mountpoint.display());
+    log::info!("{} is mounted at {}", fs.pool().name(), request.mountpoint.display());
     ready()?;
     Ok(server)
 }
@@ -113,25 +122,24 @@ fn answers(mountpoint: &Path) -> Result<()> {
         .map_err(|e| CliError::system(format!("asking the mount at {}", mountpoint.display()))(e.into()))
 }
 
-fn start_server(request: &MountRequest, log: Option<&Path>, fs: &Arc<Fs>) -> Result<Server> {
-    let (fs, pool) = (Arc::clone(fs), Arc::clone(fs.pool()));
-    let uuid = pool.uuid();
+fn start_server(
+    request: &MountRequest,
+    log: Option<&Path>,
+    maintenance: &Arc<Maintenance>,
+) -> Result<Server> {
+    let uuid = maintenance.fs().pool().uuid();
     let mountpoint = request.mountpoint.display().to_string();
     let log = log.map(|path| path.display().to_string());
-    let answer = move |asked| match asked {
-        Request::Pid => Answer::Pid(std::process::id()),
-        Request::Sync => match fs.sync_all() {
-            Ok(()) => Answer::Done,
-            Err(error) => Answer::Error(error.to_string()),
-        },
-        Request::Status => Answer::Status(Box::new(MountStatus {
-            pool: pool.status(),
-            mountpoint: mountpoint.clone(),
-            pid: std::process::id(),
-            log: log.clone(),
-        })),
-    };
-    Ok(Server::start(&runtime_dir()?, uuid, answer)?)
+    let answers = Answers::new(Arc::clone(maintenance), mountpoint, log);
+    Ok(Server::start(&runtime_dir()?, uuid, move |asked| answers.answer(asked))?)
+}
+
+/// Members may have come and gone: the registry says where they are at the next mount.
+fn note_members(pool: &Pool) {
+    let members = pool.status().present_paths();
+    if let Err(error) = registry::note_members(&registry::path(), pool.uuid(), &members) {
+        log::warn!("{error}");
+    }
 }
 
 fn warn_when_degraded(pool: &Pool) {

@@ -19,8 +19,16 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// # Errors
 /// [`ControlError::NoAnswer`], also when it is not mounted; [`ControlError::Refused`].
 pub fn ask(dir: &Path, pool: Uuid, request: &Request) -> Result<Answer> {
-    // How long it takes to make everything durable depends on the disks.
-    let patience = if *request == Request::Sync { None } else { Some(PATIENCE) };
+    // How long it takes to make everything durable, to make a member, or to look through all files, depends on the disks.
+    let patience = match request {
+        Request::Sync
+        | Request::Perform { .. }
+        | Request::Steer { .. }
+        | Request::Set { .. }
+        | Request::WhatIf { .. }
+        | Request::Locate { .. } => None,
+        Request::Status | Request::Pid | Request::Jobs | Request::Events { .. } => Some(PATIENCE),
+    };
     match exchange(&socket_path(dir, pool), request, patience) {
         Ok(Answer::Error(why)) => Err(ControlError::Refused { pool, why }),
         Ok(answer) => Ok(answer),

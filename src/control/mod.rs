@@ -4,10 +4,12 @@
 //! | --- | --- |
 //! | [`registry`] | the pools known to this user, in a file |
 //! | [`protocol`] | requests and answers, as lines of JSON |
+//! | [`answers`] | what a mounted pool answers |
 //! | [`server`], [`client`] | the two ends of a mounted pool's socket |
 //! | [`mountpoint`] | where a pool may be mounted |
 //! | [`find`] | name, UUID, mount point or member to pool |
 
+pub mod answers;
 pub mod client;
 pub mod find;
 pub mod mountpoint;

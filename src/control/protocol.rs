@@ -9,6 +9,12 @@ use std::io::{self, BufRead, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::maintain::damage::Damage;
+use crate::maintain::events::Event;
+use crate::maintain::operations::{Operation, Outcome};
+use crate::maintain::places::{Located, WhatIf};
+use crate::maintain::scheduler::{JobStatus, Steer, Which};
+use crate::maintain::settings::{JobRate, JobWindow, Settings};
 use crate::pool::status::PoolStatus;
 
 /// Version of the protocol.
@@ -38,6 +44,46 @@ pub enum Request {
     Pid,
     /// Make everything durable. Answered with [`Answer::Done`] when it is.
     Sync,
+    /// Which jobs are there? Answered with [`Answer::Jobs`].
+    Jobs,
+    /// Pause, resume or cancel a job. Answered with [`Answer::Job`].
+    Steer {
+        /// The job.
+        job: Which,
+        /// What to do with it.
+        steer: Steer,
+    },
+    /// Do something with the pool. Answered with [`Answer::Outcome`] when it is done, or its job has started.
+    Perform {
+        /// What.
+        operation: Operation,
+        /// Only say what it would come to.
+        dry_run: bool,
+    },
+    /// Change settings; those that are not given stay. Answered with [`Answer::Done`].
+    Set {
+        /// How fast jobs go.
+        job_rate: Option<JobRate>,
+        /// When jobs may run.
+        job_window: Option<JobWindow>,
+        /// Refuse writes that could not have full redundancy.
+        refuse_short_writes: Option<bool>,
+    },
+    /// What happened? Answered with [`Answer::Events`].
+    Events {
+        /// Only events with a number above this one.
+        after: u64,
+    },
+    /// What would be lost without some members? Answered with [`Answer::WhatIf`].
+    WhatIf {
+        /// Path, UUID or number of each.
+        lose: Vec<String>,
+    },
+    /// Where does a file lie? Answered with [`Answer::Located`].
+    Locate {
+        /// Its inode number, as `stat` has it.
+        ino: u64,
+    },
 }
 
 /// What a mounted pool answers.
@@ -50,6 +96,18 @@ pub enum Answer {
     Pid(u32),
     /// It is done.
     Done,
+    /// To [`Request::Jobs`].
+    Jobs(Vec<JobStatus>),
+    /// To [`Request::Steer`].
+    Job(Box<JobStatus>),
+    /// To [`Request::Perform`].
+    Outcome(Box<Outcome>),
+    /// To [`Request::Events`], oldest first.
+    Events(Vec<Event>),
+    /// To [`Request::WhatIf`].
+    WhatIf(Box<WhatIf>),
+    /// To [`Request::Locate`].
+    Located(Box<Located>),
     /// It can't, and why.
     Error(String),
 }
@@ -65,6 +123,16 @@ pub struct MountStatus {
     pub pid: u32,
     /// Where that process writes what happens, when it does not write to a terminal.
     pub log: Option<String>,
+    /// Jobs that run, wait or rest, and then the last that ended.
+    pub jobs: Vec<JobStatus>,
+    /// The last scrub that came to its end.
+    pub last_scrub: Option<JobStatus>,
+    /// Files of which something is lost.
+    pub damage: Damage,
+    /// Settings of the jobs.
+    pub settings: Settings,
+    /// It refuses writes that could not have full redundancy.
+    pub refuses_short_writes: bool,
 }
 
 /// Sends a line.
@@ -113,6 +181,12 @@ mod tests {
         send(&mut sent, Request::Status).expect("sent");
         assert_eq!(sent, b"{\"version\":1,\"verb\":\"status\"}\n");
         assert_eq!(receive::<Request>(&mut &sent[..], 100).expect("read"), Request::Status);
+        let scrub = Request::Perform { operation: Operation::Scrub, dry_run: false };
+        let mut sent = Vec::new();
+        send(&mut sent, &scrub).expect("sent");
+        let line = r#"{"version":1,"verb":"perform","operation":{"do":"scrub"},"dry_run":false}"#;
+        assert_eq!(String::from_utf8_lossy(&sent).trim_end(), line);
+        assert_eq!(receive::<Request>(&mut &sent[..], 100).expect("read"), scrub);
         let mut sent = Vec::new();
         send(&mut sent, Answer::Pid(7)).expect("sent");
         assert_eq!(sent, b"{\"version\":1,\"pid\":7}\n");

@@ -89,6 +89,22 @@ pub fn update(path: &Path, change: impl FnOnce(&mut Registry)) -> Result<()> {
     Ok(())
 }
 
+/// Notes where the members of a pool are now, if the registry at `path` knows the pool.
+///
+/// # Errors
+/// As [`update`].
+pub fn note_members(path: &Path, uuid: Uuid, members: &[PathBuf]) -> Result<()> {
+    let stale = |entry: &Entry| entry.uuid == uuid && entry.members != members;
+    if members.is_empty() || !load(path)?.pools.iter().any(stale) {
+        return Ok(());
+    }
+    update(path, |registry| {
+        for entry in registry.pools.iter_mut().filter(|entry| stale(entry)) {
+            entry.members = members.to_vec();
+        }
+    })
+}
+
 fn replace(path: &Path, directory: &Path, bytes: &[u8]) -> io::Result<()> {
     let new = path.with_extension(format!("new-{}", std::process::id()));
     let mut file = File::create(&new)?;

@@ -136,7 +136,7 @@ mod tests {
         let server = Server::start(dir.path(), pool, |request| match request {
             Request::Pid => Answer::Pid(42),
             Request::Sync => Answer::Done,
-            Request::Status => Answer::Error("not now".into()),
+            _ => Answer::Error("not now".into()),
         })
         .expect("a server");
         assert_eq!(client::ask(dir.path(), pool, &Request::Pid).expect("an answer"), Answer::Pid(42));

@@ -80,6 +80,17 @@ impl Change {
 }
 
 impl Fs {
+    /// Commits records of tables that are not about files: jobs, events, settings. Returns the number of the record;
+    /// durable after [`crate::store::Store::sync`] of it.
+    ///
+    /// # Errors
+    /// [`super::FsError::ReadOnly`], [`super::FsError::Unmounted`], and those of [`crate::store::Store::commit`].
+    pub fn commit_records(&self, tx: Tx) -> Result<Seq> {
+        self.writable()?;
+        self.ease_log();
+        Ok(self.store.commit(tx)?)
+    }
+
     /// Commits a change. Returns the number of its record.
     ///
     /// References of one file change under its inode's lock, but those of another to the same extent under

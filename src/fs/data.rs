@@ -111,7 +111,7 @@ impl Fs {
         self.writable()?;
         let (node, flags) = self.node_of(ino, handle)?;
         let durable = flags.sync || flags.dsync || self.options.write_cache != WriteCache::Writeback;
-        if durable || self.cache.admit(data.len() as u64) != Admission::Go {
+        if durable || self.cache.admit(data.len() as u64) != Admission::Go || self.pool.is_stalled() {
             return Ok(WriteOutcome::MustWait);
         }
         match self.write_once(&node, offset, fitting(offset, data)?, kill_priv) {

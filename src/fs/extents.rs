@@ -4,10 +4,15 @@ use super::Fs;
 use super::error::{FsError, Result};
 use super::map::Segment;
 use crate::cache::LoadError;
+use crate::member::superblock::SetId;
+use crate::pool::PoolError;
 use crate::store::Store;
 use crate::store::tables::{Extent, Ino, MapEntry, Table, extent_key, map_key, split_pair};
 use crate::sync::atomic::Ordering;
 use crate::units::{SECTOR, SECTOR_LEN};
+
+/// Unreadable places that are remembered at most, until they are asked for.
+const UNREADABLE_KEPT: usize = 256;
 
 /// The stored segments of a file that overlap `[from, to)`, in order, at most `limit`.
 pub(super) fn segments(store: &Store, ino: Ino, from: u64, to: u64, limit: usize) -> Result<Vec<Segment>> {
@@ -94,9 +99,28 @@ impl Fs {
             // It may have moved between the look at its record and the read: then it is read where it is now.
             match self.store.read::<Extent>(Table::Extents, &key)? {
                 Some(now) if now.place() != place => extent = now,
-                _ => return Err(error.into()),
+                _ => {
+                    self.note_unreadable(&error);
+                    return Err(error.into());
+                }
             }
         }
+    }
+}
+
+impl Fs {
+    /// Remembers where something could not be read, for those who list it.
+    fn note_unreadable(&self, error: &PoolError) {
+        let PoolError::Unreadable { set, address, .. } = error else { return };
+        let mut known = self.unreadable.lock();
+        if known.len() < UNREADABLE_KEPT && !known.contains(&(*set, *address)) {
+            known.push((*set, *address));
+        }
+    }
+
+    /// Places that readers found unreadable since this was last asked for: set, and address of the first sector.
+    pub fn take_unreadable(&self) -> Vec<(SetId, u64)> {
+        std::mem::take(&mut self.unreadable.lock())
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `reserve`, `numbers` | room in the pool, counters |
 //! | `compact` | rewriting sets that are mostly dead |
 //! | `check` | comparing all tables with each other |
+//! | `locate` | from extents to files and their paths, from files to places |
 //!
 //! # Locking order
 //!
@@ -62,6 +63,7 @@ mod flush_commit;
 mod fsync;
 mod handles;
 mod inline;
+mod locate;
 mod locks;
 mod map;
 mod mount;
@@ -89,12 +91,13 @@ pub use data::WriteOutcome;
 pub use directory::DirEntry;
 pub use error::{FsError, Result};
 pub use handles::OpenFlags;
+pub use locate::{FilePlace, FileRange};
 pub use rename::RenameMode;
 pub use setattr::StatFs;
 pub use xattr::XattrMode;
 
 use crate::cache::Cache;
-use crate::member::superblock::Seq;
+use crate::member::superblock::{Seq, SetId};
 use crate::pool::Pool;
 use crate::store::Store;
 use crate::store::tables::Ino;
@@ -164,6 +167,8 @@ pub struct Fs {
     /// The last record that the committer knows to be durable.
     synced: Mutex<Seq>,
     unmounted: AtomicBool,
+    /// Places that readers found unreadable: set and address of the first sector. Bounded.
+    unreadable: Mutex<Vec<(SetId, u64)>>,
     background: Arc<mount::Background>,
 }
 
@@ -182,6 +187,11 @@ impl Fs {
     /// The tables.
     pub fn store(&self) -> &Arc<Store> {
         &self.store
+    }
+
+    /// The time, as everything in it sees it.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// The cache of file data.

@@ -141,6 +141,7 @@ impl Fs {
             room_made_at: Mutex::new(None),
             synced: Mutex::new(0),
             unmounted: AtomicBool::new(false),
+            unreadable: Mutex::new(Vec::new()),
             background: Arc::default(),
             clock: options.clock.clone(),
             options,

@@ -101,6 +101,7 @@ impl Fs {
         }
         let before = self.pool.free_slabs();
         self.compact_for_room();
+        log::debug!("making room: {:?}, {}‰ free", self.pool.waiting_room(), self.pool.free_permille());
         self.free_what_is_dead();
         let gained = self.pool.free_slabs() > before;
         // What was gained may be gone again before the caller comes to it: then there may be more.

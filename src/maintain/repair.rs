@@ -108,6 +108,10 @@ impl Job for Repair {
         self.progress.unsaved = self.carrier.take_unsaved();
         step
     }
+
+    fn cursor(&self) -> Vec<u8> {
+        vec![u8::from(self.narrow)]
+    }
 }
 
 /// Slots on members that take no writes, those of the sets that can lose least first.

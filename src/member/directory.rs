@@ -300,6 +300,11 @@ impl Disk for DirectoryDisk {
     }
 
     fn room(&self) -> Result<Room> {
+        // Files that are open outlive their directory, and would hide that it is gone.
+        let stat = rustix::fs::fstat(&self.root);
+        if stat.map_err(|e| MemberError::access(&self.path, "looking at it", e))?.st_nlink == 0 {
+            return Err(MemberError::access(&self.path, "looking at it", Errno::NODEV));
+        }
         let stride = self.dimensions.stride();
         let free = free_bytes(&self.root, &self.path)?.saturating_sub(self.bounds.reserve_bytes);
         let limit = match self.bounds.limit_bytes {

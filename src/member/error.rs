@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use uuid::Uuid;
 
@@ -43,6 +44,43 @@ pub enum MemberError {
         path: String,
         /// The slab asked for.
         slab: SlabNo,
+    },
+    /// The member did not answer within the deadline. What becomes of the request is unknown: a write may still
+    /// reach the medium at any time.
+    #[error("{path}: {doing} {area:?} at {offset}: no answer in {} s", .waited.as_secs_f32())]
+    Timeout {
+        /// The member.
+        path: String,
+        /// `reading`, `writing`, `syncing` ...
+        doing: &'static str,
+        /// Where.
+        area: Area,
+        /// Byte offset within the area.
+        offset: u64,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// It could not be opened within the deadline.
+    #[error("{path}: no answer in {} s while it was opened; it is taken for missing", .waited.as_secs_f32())]
+    OpenTimeout {
+        /// The path.
+        path: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// The member owes an answer for longer than the deadline, so nothing more was asked of it.
+    #[error("{path} has not answered for {} s; nothing more is asked of it until it does", .since.as_secs())]
+    Hanging {
+        /// The member.
+        path: String,
+        /// Since when.
+        since: Duration,
+    },
+    /// A request was dropped without being carried out: a fault of this program.
+    #[error("{path}: a request was dropped by a fault of the program (see the log above)")]
+    Dropped {
+        /// The member.
+        path: String,
     },
     /// Another process uses the member.
     #[error("{path} is in use by another process: is its pool mounted already?")]
@@ -195,8 +233,24 @@ pub enum MemberError {
 }
 
 impl MemberError {
-    /// Whether it is this process that ran short (of descriptors or memory), and not the member that failed.
+    /// Whether the member did not answer in time.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Timeout { .. } | Self::Hanging { .. })
+    }
+
+    /// Whether the system says that the device, or the directory, is not there any more.
+    pub fn is_vanished(&self) -> bool {
+        let (Self::Io { source, .. } | Self::Access { source, .. }) = self else { return false };
+        let gone = [libc::ENXIO, libc::ENODEV, libc::ESTALE];
+        source.raw_os_error().is_some_and(|code| gone.contains(&code))
+    }
+
+    /// Whether it is this process that ran short (of descriptors or memory) or has a fault, and not the member
+    /// that failed.
     pub fn is_own_shortage(&self) -> bool {
+        if matches!(self, Self::Dropped { .. }) {
+            return true;
+        }
         let (Self::Io { source, .. } | Self::Access { source, .. }) = self else { return false };
         let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
         source.raw_os_error().is_some_and(|code| short.contains(&code))

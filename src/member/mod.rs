@@ -10,10 +10,13 @@ pub mod device;
 pub mod directory;
 mod error;
 mod file;
+pub mod guard;
 pub mod header;
 mod lock;
 pub mod metered;
 pub mod open;
+pub mod pulse;
+pub mod request;
 pub mod ring;
 pub mod sim;
 pub mod superblock;
@@ -22,6 +25,7 @@ pub mod wire;
 pub use buffer::AlignedBuf;
 pub use error::{MemberError, Result};
 pub use lock::{PoolLock, lock_pool, runtime_dir};
+pub use request::{Answer, Bytes, Inbox, Outcome, Reply, Request};
 
 use crate::limits::SUPERBLOCK_COPY_BYTES;
 use crate::units::{SECTOR, SECTOR_LEN};
@@ -160,6 +164,14 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// [`MemberError::Io`].
     fn room(&self) -> Result<Room>;
+
+    /// Has a request carried out, and the outcome sent by `reply`. A disk that has threads of its own returns at
+    /// once; the others return when it is done.
+    fn start(&self, request: Request, reply: Reply) {
+        let clock = reply.clock().clone();
+        let (outcome, ended) = clock.aside(|| request.carry_out(self));
+        reply.send(ended, outcome);
+    }
 
     /// An id of the device below (`st_dev` for a directory or image, `st_rdev` for a device): members
     /// with equal ids fail together.

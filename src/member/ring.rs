@@ -5,6 +5,8 @@
 //! of its last sector is zeros. A record is valid when its header and payload match their checksums and its
 //! sequence number is the one expected next; whether its epoch counts is for the reader's caller to say.
 
+use std::ops::Range;
+
 use super::superblock::Seq;
 use super::{AlignedBuf, Area, Disk, Result};
 use crate::codec::checksum;
@@ -74,13 +76,18 @@ pub fn record_bytes(payload: usize) -> u64 {
 /// # Errors
 /// Those of [`Disk::write`].
 pub fn write(disk: &dyn Disk, ring_bytes: u64, position: u64, bytes: &[u8]) -> Result<()> {
+    let mut pieces = pieces(ring_bytes, position, bytes.len()).into_iter();
+    pieces.try_for_each(|(offset, range)| disk.write(Area::Journal, offset, &bytes[range]))
+}
+
+/// Where `len` bytes (whole sectors, at most the ring's size) at position `position` of the endless log lie: offset
+/// in the ring, and which of the bytes.
+pub fn pieces(ring_bytes: u64, position: u64, len: usize) -> Vec<(u64, Range<usize>)> {
     let offset = position % ring_bytes;
-    let first = (ring_bytes - offset).min(bytes.len() as u64) as usize;
-    disk.write(Area::Journal, offset, &bytes[..first])?;
-    if first < bytes.len() {
-        disk.write(Area::Journal, 0, &bytes[first..])?;
-    }
-    Ok(())
+    let first = (ring_bytes - offset).min(len as u64) as usize;
+    let mut pieces = vec![(offset, 0..first)];
+    pieces.extend((first < len).then_some((0, first..len)));
+    pieces
 }
 
 /// Reads `buf.len()` bytes (whole sectors) at position `position` of the endless log.

@@ -16,6 +16,9 @@
 //! - A disk can die, vanish and come back ([`SimDisk::fail_all`], [`SimDisk::vanish`], [`SimDisk::revive`]),
 //!   refuse to read or write ranges, be full or read-only, rot ([`SimDisk::flip`]), and be set back to an
 //!   earlier state ([`SimDisk::snapshot`]), which makes it a stale member.
+//! - A disk can take its time ([`SimDisk::set_pace`]), by the clock of its world, which is a manual one unless
+//!   told otherwise: one request after the other, or with a delay for each, beside each other. It can hang
+//!   ([`SimDisk::hang_for`]): nothing ends before the hang does, and writes reach the medium only then.
 //! - A range that can't be read can be written, and read from then on, as real disks exchange bad sectors.
 //!
 //! Everything random comes from the seeds given. With one thread, a run is the same each time.
@@ -23,10 +26,12 @@
 mod disk;
 mod faults;
 mod image;
+mod pace;
 mod world;
 
 pub use disk::{SimCounters, SimDisk, SimSnapshot, Written};
 pub use image::PowerCut;
+pub use pace::Pace;
 pub use world::SimWorld;
 
 /// The next number of a sequence that `state` determines (splitmix64).

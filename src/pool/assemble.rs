@@ -10,8 +10,10 @@ use super::error::{PoolError, Result};
 use super::roster::Member;
 use super::sets::{Set, SetTable};
 use super::{Pool, PoolParts};
+use crate::member::guard::GuardOptions;
+use crate::member::guard::within;
 use crate::member::superblock::{Epoch, MemberId, MemberState, Purpose, SetRecord, Superblock};
-use crate::member::{Disk, MemberError, lock_pool, open, ring, runtime_dir};
+use crate::member::{Disk, MemberError, guard, lock_pool, open, ring, runtime_dir};
 use crate::sync::{Arc, Clock};
 
 /// What to do when members are missing at mount.
@@ -44,6 +46,10 @@ pub struct AssembleOptions {
     pub diverged: bool,
     /// Do members' I/O on threads of its own. Simulated runs do without, to be repeatable.
     pub threads: bool,
+    /// Longest wait for an answer of a member.
+    pub deadline: Duration,
+    /// What the times of members' I/O are taken from.
+    pub clock: Clock,
 }
 
 impl Default for AssembleOptions {
@@ -56,7 +62,16 @@ impl Default for AssembleOptions {
             refuse_short_writes: None,
             diverged: false,
             threads: true,
+            deadline: guard::DEADLINE,
+            clock: Clock::system(),
         }
+    }
+}
+
+impl AssembleOptions {
+    /// How members' disks are guarded.
+    pub(super) fn guard(&self) -> GuardOptions {
+        GuardOptions { deadline: self.deadline, clock: self.clock.clone(), threads: self.threads }
     }
 }
 
@@ -156,11 +171,14 @@ impl Pool {
                 }
             }
         }
+        let guard = options.guard();
         let members: Vec<Member> = freshest
             .members
             .iter()
             .enumerate()
-            .map(|(id, record)| Member::new(id as MemberId, record, disks[id].take(), notes[id].take()))
+            .map(|(id, record)| {
+                Member::new(id as MemberId, record, disks[id].take(), notes[id].take(), &guard)
+            })
             .collect();
         let read_only = check_members(&members, &freshest, options)?;
         let sets = SetTable::default();
@@ -178,7 +196,7 @@ impl Pool {
             read_only,
             partial: options.degraded == Degraded::Partial,
             refuse_short: options.refuse_short_writes.unwrap_or(freshest.refuse_short_writes),
-            threads: options.threads,
+            io: guard,
             state: SuperState::new(freshest.clone()),
         });
         pool.check_rings(&freshest, options)?;
@@ -394,6 +412,7 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
                 | MemberError::Unsuitable { .. }
                 | MemberError::DamagedSuperblock { .. }
                 | MemberError::Access { .. }
+                | MemberError::OpenTimeout { .. }
                 | MemberError::Io { .. }),
             )) => {
                 log::warn!("{error}");
@@ -409,8 +428,23 @@ fn open_named(paths: &[PathBuf], options: &AssembleOptions) -> Result<Vec<Found>
 }
 
 fn open_one(path: &Path, options: &AssembleOptions) -> Result<Found> {
-    let (disk, superblock) = open::open(path, None, options.read_only)?;
+    let (disk, superblock) = if options.threads {
+        let (opened, read_only) = (path.to_owned(), options.read_only);
+        within(path, options.deadline, move || open::open(&opened, None, read_only))?
+    } else {
+        open::open(path, None, options.read_only)?
+    };
     Ok(Found { disk, superblock })
+}
+
+/// Whether there is something at `path`. Even that may hang, on a dead network file system.
+fn is_there(path: &Path, options: &AssembleOptions) -> bool {
+    let asked = path.to_owned();
+    if options.threads {
+        within(path, options.deadline, move || Ok(asked.exists())).unwrap_or(false)
+    } else {
+        asked.exists()
+    }
 }
 
 fn add(found: &mut Vec<Found>, one: Found) -> Result<()> {
@@ -441,7 +475,7 @@ fn open_known(found: &mut Vec<Found>, options: &AssembleOptions) -> Result<()> {
     }
     let pool = found[0].superblock.pool;
     for (id, path) in missing_paths(found) {
-        if !Path::new(&path).exists() {
+        if !is_there(Path::new(&path), options) {
             continue;
         }
         match open_one(Path::new(&path), options) {

@@ -11,7 +11,7 @@ use super::error::{PoolError, Result};
 use super::lanes::Lane;
 use super::roster::Member;
 use crate::member::superblock::{Epoch, MemberId, Root, Seq, Superblock, write_superblock};
-use crate::member::{AlignedBuf, Area, MemberError, ring};
+use crate::member::{AlignedBuf, Area, Bytes, Inbox, MemberError, Request, ring};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, random_u64};
 use crate::units::MIB;
@@ -225,41 +225,42 @@ impl Pool {
     /// Appends `bytes` (whole sectors) at log position `position` on every ring holder of `epoch`, and syncs.
     /// False when a holder failed or the membership changed: then nothing counts as appended, and the same
     /// must be tried again in the epoch that follows.
-    pub fn append(&self, epoch: &CurrentEpoch, position: u64, bytes: &crate::sync::Arc<AlignedBuf>) -> bool {
-        let ring_bytes = self.dimensions().ring_bytes;
-        let jobs = epoch
-            .ring_holders
-            .iter()
-            .map(|&id| {
-                let disk = self.member(id).disk();
-                let bytes = crate::sync::Arc::clone(bytes);
-                let job: Box<dyn FnOnce() -> (MemberId, std::result::Result<(), MemberError>) + Send> =
-                    Box::new(move || {
-                        let result = disk.map_or(Ok(()), |disk| {
-                            ring::write(&*disk, ring_bytes, position, &bytes)?;
-                            disk.sync(Area::Journal)
-                        });
-                        (id, result)
-                    });
-                (id, job)
-            })
-            .collect();
-        let mut good = true;
-        for result in self.lanes.run(Lane::Write, jobs) {
-            match result {
-                Some((_, Ok(()))) => {}
-                Some((id, Err(error))) => {
-                    self.member_failed(id, &error);
-                    good = false;
-                }
-                None => good = false,
+    pub fn append(&self, epoch: &CurrentEpoch, position: u64, bytes: &Arc<AlignedBuf>) -> bool {
+        let pieces = ring::pieces(self.dimensions().ring_bytes, position, bytes.len());
+        let write = |(offset, range): (u64, Range<usize>)| {
+            let bytes = Arc::clone(bytes) as Bytes;
+            Request::Write { area: Area::Journal, offset, bytes, range }
+        };
+        let written = self.ask_holders(epoch, || pieces.iter().cloned().map(write).collect());
+        // Only a sync that begins after the writes ended makes them durable.
+        let good = written && self.ask_holders(epoch, || vec![Request::Sync(Area::Journal)]);
+        good && self.superblock.lock().version == Some(self.membership.load(Ordering::Acquire))
+    }
+
+    /// Asks every ring holder the same, and sets those aside that fail. True when all did it.
+    fn ask_holders(&self, epoch: &CurrentEpoch, requests: impl Fn() -> Vec<Request>) -> bool {
+        let mut inbox = Inbox::new(&self.io.clock);
+        let mut asked = Vec::new();
+        for &id in &epoch.ring_holders {
+            let Some(disk) = self.member(id).disk() else { continue };
+            for request in requests() {
+                inbox.ask(&disk, request);
+                asked.push(id);
             }
         }
-        good && self.superblock.lock().version == Some(self.membership.load(Ordering::Acquire))
+        let mut good = true;
+        for (outcome, id) in inbox.wait_all(self.io.deadline).into_iter().zip(asked) {
+            if let Err(error) = outcome {
+                self.member_failed(id, &error);
+                good = false;
+            }
+        }
+        good
     }
 
     /// Whether members dropped out since the last epoch began: then a new one is due.
     pub fn epoch_is_due(&self) -> bool {
+        self.watch_members();
         !self.read_only() && self.superblock.lock().version != Some(self.membership.load(Ordering::Acquire))
     }
 
@@ -308,6 +309,11 @@ impl Pool {
 }
 
 impl SuperState {
+    /// The last epoch's number; 0 before the first.
+    pub(super) fn last_epoch(&self) -> u64 {
+        self.superblock.epochs.last().map_or(0, |epoch| epoch.counter)
+    }
+
     fn current_epoch(&self) -> CurrentEpoch {
         self.superblock.epochs.last().map_or(
             CurrentEpoch { counter: 0, id: 0, ring_holders: Vec::new() },

@@ -234,6 +234,16 @@ pub enum PoolError {
         /// Its number.
         member: MemberId,
     },
+    /// It still owes answers to old requests.
+    #[error(
+        "{path} (member {member}) can't come back yet: writes that it was given before it left have not ended, and may still overwrite what it holds"
+    )]
+    OldWrites {
+        /// Where it is.
+        path: String,
+        /// Its number.
+        member: MemberId,
+    },
     /// It can't be declared lost.
     #[error("{path} (member {member}) is online: it can be removed without --lost")]
     StillHere {

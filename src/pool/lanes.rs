@@ -1,8 +1,12 @@
-//! Threads that do the members' I/O in parallel: one lane for writes and one for reads of each member.
+//! Threads that do things with several members in parallel that take more than one request each: one lane for
+//! writes and one for reads of each member. Single requests need no lane (see [`crate::member::request`]).
+
+use std::time::Duration;
 
 use crate::limits::MEMBERS_MAX;
+use crate::member::guard::GuardOptions;
 use crate::member::superblock::MemberId;
-use crate::sync::{OnceLock, mpsc, spawn};
+use crate::sync::{Clock, OnceLock, mpsc, spawn};
 
 type Task = Box<dyn FnOnce() + Send>;
 
@@ -21,13 +25,14 @@ pub enum Lane {
 pub struct Lanes {
     /// By member, made with a member's first job; empty without threads.
     lanes: Vec<OnceLock<[mpsc::Sender<Task>; 2]>>,
+    clock: Clock,
 }
 
 impl Lanes {
     /// Lanes for all members that there are and will be, or none at all.
-    pub fn new(threads: bool) -> Self {
-        let most = if threads { MEMBERS_MAX } else { 0 };
-        Self { lanes: (0..most).map(|_| OnceLock::new()).collect() }
+    pub fn new(io: &GuardOptions) -> Self {
+        let most = if io.threads { MEMBERS_MAX } else { 0 };
+        Self { lanes: (0..most).map(|_| OnceLock::new()).collect(), clock: io.clock.clone() }
     }
 
     /// Runs every job on its member's lane and returns the results in the jobs' order. The last job runs
@@ -47,8 +52,10 @@ impl Lanes {
         let (results, arrived) = mpsc::channel();
         for (index, (member, job)) in jobs.into_iter().enumerate() {
             let results = results.clone();
+            let clock = self.clock.clone();
             let task: Task = Box::new(move || {
-                let _ = results.send((index, job()));
+                let (result, ended) = clock.aside(job);
+                let _ = results.send((index, ended, result));
             });
             match self.lanes.get(usize::from(member)) {
                 Some(lanes) => {
@@ -60,7 +67,7 @@ impl Lanes {
                 None => task(),
             }
         }
-        Started { count, arrived }
+        Started { count, arrived, clock: self.clock.clone() }
     }
 }
 
@@ -71,14 +78,16 @@ pub type Job<T> = (MemberId, Box<dyn FnOnce() -> T + Send>);
 #[derive(Debug)]
 pub struct Started<T> {
     count: usize,
-    arrived: mpsc::Receiver<(usize, T)>,
+    arrived: mpsc::Receiver<(usize, Duration, T)>,
+    clock: Clock,
 }
 
 impl<T> Started<T> {
     /// Waits for all of them. Results are in the jobs' order; a job that panicked gives none.
     pub fn wait(self) -> Vec<Option<T>> {
         let mut done: Vec<Option<T>> = (0..self.count).map(|_| None).collect();
-        for (index, result) in self.arrived {
+        for (index, ended, result) in self.arrived {
+            self.clock.advance_to(ended);
             done[index] = Some(result);
         }
         done

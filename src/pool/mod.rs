@@ -1,7 +1,7 @@
 //! Sets, placement, the stripe writer and the verified reader, epochs and health of members. Knows no files.
 //!
 //! A write goes through [`stripe_writer`] and [`space`] to the members ([`room`] says what is left for whom); a read through [`reader`]; what is
-//! durable about the membership is in [`epochs`]. The pool is given its set table at mount and hands every
+//! durable about the membership is in [`epochs`]. What becomes of a member that fails is in [`failures`]. The pool is given its set table at mount and hands every
 //! change of it to its caller, who commits it together with what depends on it.
 
 mod assemble;
@@ -9,6 +9,7 @@ mod buffers;
 mod create;
 mod epochs;
 mod error;
+mod failures;
 mod health;
 mod lanes;
 mod membership;
@@ -18,6 +19,7 @@ mod planning;
 mod reader;
 mod room;
 mod roster;
+mod scrub;
 mod sets;
 pub mod simulated;
 mod space;
@@ -25,24 +27,30 @@ pub mod status;
 mod stripe_writer;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 pub use assemble::{AssembleOptions, Degraded, Found};
 pub use create::{CreateOptions, Plan, create, create_on, plan};
 pub use epochs::{CurrentEpoch, JournalEnd};
 pub use error::{PoolError, Result};
+pub use health::SetWithout;
 pub use membership::Addition;
 pub use meta::MetaUsage;
 pub use room::WaitingRoom;
 pub use roster::{Member, Roster};
+pub use scrub::{Live, ScrubHold, Scrubbed, StillWritten};
 pub use sets::SlotMove;
 pub use stripe_writer::{Chunk, Piece, Written};
+
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use crate::layout::Resiliency;
+use crate::member::guard::GuardOptions;
 use crate::member::superblock::{MemberId, SetId, SetRecord, SlabRef};
-use crate::member::{Dimensions, MemberError, PoolLock};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::member::{Dimensions, PoolLock};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex};
 use buffers::Buffers;
 use epochs::SuperState;
@@ -57,7 +65,11 @@ pub struct Pool {
     members: Roster,
     sets: SetTable,
     space: Mutex<SpaceState>,
+    /// Held while the slabs of a new set are made. Taken before [`Pool::space`].
+    making_set: Mutex<()>,
     lanes: Lanes,
+    /// Deadline and clock of the members' I/O.
+    io: GuardOptions,
     buffers: Arc<Buffers>,
     superblock: Mutex<SuperState>,
     /// Rises whenever a member drops out or comes in: an epoch describes the membership of one version.
@@ -65,8 +77,9 @@ pub struct Pool {
     epoch_counter: AtomicU64,
     read_only: bool,
     partial: bool,
-    refuse_short: bool,
+    refuse_short: AtomicBool,
     uuid: Uuid,
+    name: String,
     dimensions: Dimensions,
     resiliency: Resiliency,
     /// Holds the pool's lock on this machine.
@@ -80,7 +93,7 @@ struct PoolParts {
     read_only: bool,
     partial: bool,
     refuse_short: bool,
-    threads: bool,
+    io: GuardOptions,
     state: SuperState,
 }
 
@@ -89,18 +102,21 @@ impl Pool {
         let superblock = &parts.state.superblock;
         let counter = superblock.epochs.last().map_or(0, |epoch| epoch.counter);
         Self {
-            lanes: Lanes::new(parts.threads),
+            lanes: Lanes::new(&parts.io),
+            io: parts.io,
             members: Roster::new(parts.members),
             sets: parts.sets,
             space: Mutex::default(),
+            making_set: Mutex::default(),
             buffers: Arc::default(),
             membership: AtomicU64::new(0),
             // Sets made before the first epoch of this mount is published carry its number already.
             epoch_counter: AtomicU64::new(counter + 1),
             read_only: parts.read_only,
             partial: parts.partial,
-            refuse_short: parts.refuse_short,
+            refuse_short: AtomicBool::new(parts.refuse_short),
             uuid: superblock.pool,
+            name: superblock.name.clone(),
             dimensions: superblock.dimensions,
             resiliency: superblock.resiliency,
             superblock: Mutex::new(parts.state),
@@ -115,7 +131,7 @@ impl Pool {
 
     /// The pool's name.
     pub fn name(&self) -> String {
-        self.superblock.lock().superblock.name.clone()
+        self.name.clone()
     }
 
     /// Sizes that are the same on every member.
@@ -135,7 +151,17 @@ impl Pool {
 
     /// Whether it refuses to write with less redundancy than asked for.
     pub fn refuses_short_writes(&self) -> bool {
-        self.refuse_short
+        self.refuse_short.load(Ordering::Acquire)
+    }
+
+    /// Whether it refuses from now on to write with less redundancy than asked for; durable on all members.
+    ///
+    /// # Errors
+    /// As [`Pool::publish`].
+    pub fn refuse_short_writes(&self, end: &JournalEnd, refuse: bool) -> Result<()> {
+        self.publish(end, |superblock| superblock.refuse_short_writes = refuse)?;
+        self.refuse_short.store(refuse, Ordering::Release);
+        Ok(())
     }
 
     /// All members, by number.
@@ -146,6 +172,11 @@ impl Pool {
     fn member(&self, id: MemberId) -> &Member {
         // Ids come from set records, which are checked against the member table when they are loaded.
         &self.members[usize::from(id)]
+    }
+
+    /// The time by the clock of the members' I/O.
+    fn now(&self) -> Duration {
+        self.io.clock.elapsed()
     }
 
     fn epoch_counter(&self) -> u64 {
@@ -166,31 +197,6 @@ impl Pool {
     /// Every slot of the set is on a member that takes writes.
     fn set_is_writable(&self, set: &Set) -> bool {
         set.slots.iter().all(|slot| self.member(slot.member).is_writable())
-    }
-
-    /// Sets a member aside after a failed write or sync. Its sets take no more stripes, and a new epoch
-    /// begins before anything more is acknowledged.
-    fn member_failed(&self, id: MemberId, error: &MemberError) {
-        let member = self.member(id);
-        member.counters.write_errors.fetch_add(1, Ordering::Relaxed);
-        if member.set_aside(error.to_string()) {
-            self.membership.fetch_add(1, Ordering::AcqRel);
-            log::error!("{} is set aside: {error}. The pool goes on without it", member.path);
-        }
-    }
-
-    /// A slab could not be written or made. A member whose file system is full is full, not failed; and where
-    /// this process ran short of something, no member is to blame.
-    fn slab_failed(&self, id: MemberId, error: &MemberError) {
-        if matches!(error, MemberError::NoSpace { .. }) {
-            self.member(id).mark_full();
-        } else if error.is_own_shortage() {
-            log::error!(
-                "{error}: poolfs itself is short of this; raise its limit (ulimit -n for open files)"
-            );
-        } else {
-            self.member_failed(id, error);
-        }
     }
 
     /// The record of a set as of now; none when it was freed.

@@ -127,7 +127,7 @@ impl Pool {
     }
 
     /// How much of the room for file data is left, in thousandths: of that layout in use for which it is least.
-    /// What the compactor could give back does not count.
+    /// What comes with the next checkpoints counts, what the compactor could give back does not.
     pub fn free_permille(&self) -> u64 {
         self.refresh_rooms();
         let state = self.space.lock();

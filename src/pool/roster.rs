@@ -1,12 +1,16 @@
 //! The members of a mounted pool: which are here, which take writes, which slabs of theirs are free.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use uuid::Uuid;
 
 use super::status::MemberHealth;
+use super::trouble::Trouble;
 use crate::limits::{MEMBERS_MAX, SLABS_MAX};
+use crate::member::guard::{GuardOptions, Guarded};
 use crate::member::metered::{Meter, Metered};
+use crate::member::pulse::Pulse;
 use crate::member::superblock::{MemberId, MemberRecord, MemberState};
 use crate::member::{Disk, DiskKind, SlabNo};
 use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -71,19 +75,6 @@ impl std::ops::Index<usize> for Roster {
     }
 }
 
-/// Counted trouble of one member.
-#[derive(Debug, Default)]
-pub struct Counters {
-    /// Failed reads.
-    pub read_errors: AtomicU64,
-    /// Failed writes and syncs.
-    pub write_errors: AtomicU64,
-    /// Sectors whose checksum did not match.
-    pub checksum_errors: AtomicU64,
-    /// Sectors rebuilt and written back.
-    pub healed: AtomicU64,
-}
-
 /// Of the slabs that a member may have, one in so many is kept when it is free.
 const KEPT_SHARE: u64 = 16;
 
@@ -96,10 +87,13 @@ pub struct Member {
     pub uuid: Uuid,
     /// Where it was when the pool was put together, or last seen; for messages.
     pub path: String,
-    /// None when it is not here.
+    /// Guarded and metered; none when it is not here.
     disk: RwLock<Option<Arc<dyn Disk>>>,
+    guard: GuardOptions,
     /// Trouble so far.
-    pub counters: Counters,
+    pub trouble: Trouble,
+    /// How fast it answers, and what it owes.
+    pub pulse: Arc<Pulse>,
     /// What went to the disk and came from it.
     pub meter: Arc<Meter>,
     writable: AtomicBool,
@@ -140,6 +134,7 @@ impl Member {
         record: &MemberRecord,
         disk: Option<Arc<dyn Disk>>,
         note: Option<String>,
+        guard: &GuardOptions,
     ) -> Self {
         let health = match (&record.state, &disk) {
             (MemberState::Removed, _) => MemberHealth::Removed,
@@ -151,13 +146,16 @@ impl Member {
         };
         let online = health == MemberHealth::Online;
         let meter = Arc::new(Meter::default());
-        let disk = disk.map(|disk| metered(disk, &meter));
+        let pulse = Arc::new(Pulse::default());
+        let disk = disk.map(|disk| guarded(disk, &meter, &pulse, guard));
         Self {
             id,
             uuid: record.uuid,
             path: disk.as_ref().map_or_else(|| record.path.clone(), |disk| disk.path()),
             disk: RwLock::new(disk),
-            counters: Counters::default(),
+            guard: guard.clone(),
+            trouble: Trouble::default(),
+            pulse,
             meter,
             writable: AtomicBool::new(online),
             departures: AtomicU64::new(0),
@@ -200,7 +198,7 @@ impl Member {
     /// Its disk is here again, and takes writes from now on. The caller begins a new epoch.
     pub(super) fn attach(&self, disk: Arc<dyn Disk>) {
         self.kept_slabs();
-        *self.disk.write() = Some(metered(disk, &self.meter));
+        *self.disk.write() = Some(guarded(disk, &self.meter, &self.pulse, &self.guard));
         *self.fate.lock() = Fate { health: MemberHealth::Online, note: None };
         self.writable.store(true, Ordering::Release);
     }
@@ -239,6 +237,12 @@ impl Member {
         self.fate.lock().health != MemberHealth::Removed
     }
 
+    /// Whether requests to it are under way, perhaps given up by those who waited. Until they have ended, a write
+    /// may still hit any slab that it had: it must not be taken back into the pool.
+    pub fn owes_answers(&self, now: Duration) -> bool {
+        self.pulse.owes_since(now).is_some()
+    }
+
     /// How it is, and what happened last.
     pub fn health(&self) -> (MemberHealth, Option<String>) {
         let fate = self.fate.lock();
@@ -252,7 +256,7 @@ impl Member {
     pub fn set_aside(&self, why: String) -> bool {
         let was = self.stop_writes();
         if was {
-            *self.fate.lock() = Fate { health: MemberHealth::Failed, note: Some(why) };
+            *self.fate.lock() = Fate { health: MemberHealth::Failing, note: Some(why) };
         }
         was
     }
@@ -364,8 +368,15 @@ impl Member {
     }
 }
 
-fn metered(disk: Arc<dyn Disk>, meter: &Arc<Meter>) -> Arc<dyn Disk> {
-    Arc::new(Metered::new(disk, Arc::clone(meter)))
+/// A disk as the pool uses it: what goes through it is counted, and nobody waits for it longer than a deadline.
+fn guarded(
+    disk: Arc<dyn Disk>,
+    meter: &Arc<Meter>,
+    pulse: &Arc<Pulse>,
+    guard: &GuardOptions,
+) -> Arc<dyn Disk> {
+    let metered = Arc::new(Metered::new(disk, Arc::clone(meter)));
+    Arc::new(Guarded::new(metered, Arc::clone(pulse), guard))
 }
 
 impl Slabs {

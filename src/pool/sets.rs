@@ -183,6 +183,12 @@ impl Set {
         self.state.fill.lock().at
     }
 
+    /// Bytes of each slot that nobody writes to any more; none while a stripe is being written.
+    pub fn settled(&self) -> Option<u64> {
+        let fill = self.state.fill.lock();
+        (fill.writers == 0).then_some(fill.at)
+    }
+
     /// No more stripes from now on.
     pub fn seal(&self) {
         self.state.fill.lock().sealed = true;

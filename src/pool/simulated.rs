@@ -57,8 +57,16 @@ impl SimPool {
     /// # Errors
     /// Those of [`Pool::assemble_disks`].
     pub fn open(&self, lost: &[usize]) -> Result<Arc<Pool>> {
-        let options =
-            AssembleOptions { threads: false, degraded: super::Degraded::Yes, ..AssembleOptions::default() };
-        self.assemble(lost, &options)
+        self.assemble(lost, &self.options())
+    }
+
+    /// Read-write, with everything on the caller's thread, and in the disks' time.
+    pub fn options(&self) -> AssembleOptions {
+        AssembleOptions {
+            threads: false,
+            degraded: super::Degraded::Yes,
+            clock: self.world.clock(),
+            ..AssembleOptions::default()
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::layout::{Geometry, Resiliency, Stripe, Width, choose, width_for};
 use crate::limits::STRIPE_MAX_BYTES;
 use crate::member::superblock::{MemberId, Purpose, SetId, SetRecord, SlabRef};
 use crate::member::{DiskKind, MemberError, SlabNo};
-use crate::sync::Arc;
+use crate::sync::{Arc, MutexGuard};
 use crate::units::MIB;
 
 /// Room kept in each class beyond what is reserved: the padding of the stripes of one flush.
@@ -109,7 +109,9 @@ impl Pool {
                 return Ok(());
             }
             match self.make_set(&mut state, resiliency, Purpose::Data, Urgency::Ordinary) {
-                Ok(set) => state.classes.entry(Key::hot(resiliency)).or_default().prepared.push_back(set),
+                Ok(set) => {
+                    state.classes.entry(Key::hot(resiliency)).or_default().prepared.extend(set);
+                }
                 Err(PoolError::NoSpace { .. }) if warm_up(&mut state, resiliency) => {}
                 Err(error) => return Err(error),
             }
@@ -155,7 +157,7 @@ impl Pool {
                 continue;
             }
             match self.make_set(&mut state, resiliency, purpose, urgency) {
-                Ok(set) => state.classes.entry(key).or_default().open.push(set),
+                Ok(set) => state.classes.entry(key).or_default().open.extend(set),
                 Err(PoolError::NoSpace { .. }) if !key.cold && warm_up(&mut state, resiliency) => {}
                 Err(error) => {
                     taken.iter().for_each(|taken| taken.set.written());
@@ -240,22 +242,30 @@ impl Pool {
         Some((slab, made))
     }
 
-    /// Makes a set on the members with the most free space.
+    /// Makes a set on the members with the most free space. None when somebody else has made one meanwhile: look
+    /// again whether another is needed.
+    ///
+    /// The slabs are made with `state` unlocked, one set at a time: a disk may take long over that, or hang, and who
+    /// only wants to know what room there is must not wait for it.
     fn make_set(
         &self,
-        state: &mut SpaceState,
+        state: &mut MutexGuard<'_, SpaceState>,
         resiliency: &Resiliency,
         purpose: Purpose,
         urgency: Urgency,
-    ) -> Result<Arc<Set>> {
+    ) -> Result<Option<Arc<Set>>> {
+        let before = state.last_set;
+        let _turn = MutexGuard::unlocked(state, || self.making_set.lock());
+        if state.last_set != before {
+            return Ok(None);
+        }
         loop {
-            self.refresh_rooms();
+            MutexGuard::unlocked(state, || self.refresh_rooms());
             let held: Vec<u64> =
                 self.members().iter().map(|member| self.held_back(member, urgency, state)).collect();
             let (width, chosen) = self.choose(resiliency, &held)?;
-            match self.take_slabs(&chosen, &held)? {
-                Some(slots) => return self.register_set(state, resiliency, purpose, width, slots),
-                None => continue,
+            if let Some(slots) = MutexGuard::unlocked(state, || self.take_slabs(&chosen, &held))? {
+                return self.register_set(state, resiliency, purpose, width, slots).map(Some);
             }
         }
     }
@@ -425,6 +435,7 @@ impl Pool {
                     let spare = room.below.unwrap_or(room.slabs) / sharers;
                     member.set_spare(spare, room.slabs);
                 }
+                Err(error) if error.is_vanished() => self.member_failed(member.id, &error),
                 Err(error) => log::debug!("room of {}: {error}", member.path),
             }
         }

@@ -36,8 +36,10 @@ pub enum MemberHealth {
     Online,
     /// Not found.
     Missing,
-    /// Failed while in use and set aside.
-    Failed,
+    /// Failed while in use and set aside: it takes no writes any more.
+    Failing,
+    /// Much slower than usual: what others can give is not read from it.
+    Slow,
     /// Began a history of its own; refused.
     Diverged,
     /// Taken offline by hand, until it is brought online again.
@@ -65,10 +67,22 @@ pub struct MemberStatus {
     pub slabs_used: u64,
     /// Failed reads.
     pub read_errors: u64,
-    /// Failed writes and syncs.
+    /// Failed writes.
     pub write_errors: u64,
+    /// Failed syncs.
+    #[serde(default)]
+    pub sync_errors: u64,
+    /// Requests that were not answered within the deadline.
+    #[serde(default)]
+    pub timeouts: u64,
     /// Sectors whose checksum did not match.
     pub checksum_errors: u64,
+    /// Errors of all these kinds in the last ten minutes.
+    #[serde(default)]
+    pub recent_errors: u64,
+    /// Reads that took long and were also asked elsewhere.
+    #[serde(default)]
+    pub hedged_reads: u64,
     /// Sectors rebuilt and written back.
     pub healed: u64,
     /// What went to it and came from it since the pool was mounted.
@@ -106,4 +120,12 @@ pub struct PoolStatus {
     pub sets_unreadable: u64,
     /// Space at the root's resiliency.
     pub space: Space,
+}
+
+impl PoolStatus {
+    /// Where the members are that belong to the pool, or were last seen.
+    pub fn present_paths(&self) -> Vec<std::path::PathBuf> {
+        let belongs = |member: &&MemberStatus| member.health != MemberHealth::Removed;
+        self.members.iter().filter(belongs).map(|member| (&member.path).into()).collect()
+    }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 
 use super::Pool;
+use super::buffers::Pinned;
 use super::error::{PoolError, Result};
-use super::lanes::{Lane, Started};
 use super::sets::Set;
 use super::space::{Taken, Urgency};
 use crate::codec;
@@ -18,7 +18,7 @@ use crate::layout::{Redundancy, Resiliency, Stripe};
 use crate::limits::{EXTENT_MAX_BYTES, STRIPE_MAX_BYTES};
 use crate::member::header::SlabHeader;
 use crate::member::superblock::{MemberId, Purpose, SetId, SlabRef};
-use crate::member::{AlignedBuf, Area, MemberError, SLAB_HEADER_BYTES};
+use crate::member::{AlignedBuf, Area, Bytes, Inbox, Outcome, Request, SLAB_HEADER_BYTES};
 use crate::sync::Arc;
 use crate::units::{SECTOR, SECTOR_LEN};
 
@@ -113,14 +113,17 @@ impl<'a> Stream<'a> {
     }
 }
 
-/// What became of one write or sync.
-type Outcome = std::result::Result<(), MemberError>;
-
 /// A batch whose slots are being written.
 struct Flight {
     batch: Batch,
     pieces: Vec<Piece>,
-    writes: Option<Started<Outcome>>,
+    writes: Option<Writes>,
+}
+
+/// Writes under way: the slot that each belongs to, in the order in which they were asked.
+struct Writes {
+    inbox: Inbox,
+    slots: Vec<SlabRef>,
 }
 
 /// Neighbouring stripes of one set: contiguous in every slot, so written with one request each.
@@ -211,7 +214,7 @@ impl Pool {
             }
             let mut own = Vec::new();
             let images = self.build(stream, &batch, &mut own);
-            let writes = Some(self.start_writes(&batch, images));
+            let writes = Some(self.start_writes(&batch, images, &mut failed));
             flights.push(Flight { batch, pieces: own, writes });
         }
         for flight in &mut flights {
@@ -234,8 +237,8 @@ impl Pool {
     /// Waits for the writes of a batch. Members that failed are set aside.
     fn land(&self, flight: &mut Flight, failed: &mut HashSet<SlabRef>) {
         let Some(writes) = flight.writes.take() else { return };
-        for (result, slot) in writes.wait().into_iter().zip(&flight.batch.set.slots) {
-            self.note_outcome(result, slot, failed);
+        for (outcome, slot) in writes.inbox.wait_all(self.io.deadline).into_iter().zip(&writes.slots) {
+            self.note_outcome(outcome, slot, failed);
         }
     }
 
@@ -244,31 +247,23 @@ impl Pool {
         let slabs: BTreeSet<SlabRef> =
             flights.iter().flat_map(|flight| flight.batch.set.slots.iter().copied()).collect();
         let slabs: Vec<SlabRef> = slabs.into_iter().filter(|slab| !failed.contains(slab)).collect();
-        let jobs = slabs
-            .iter()
-            .map(|slab| {
-                let disk = self.member(slab.member).disk();
-                let area = Area::Slab(slab.slab);
-                let job: Box<dyn FnOnce() -> Outcome + Send> =
-                    Box::new(move || disk.map_or(Ok(()), |disk| disk.sync(area)));
-                (slab.member, job)
-            })
-            .collect();
-        for (result, slab) in self.lanes.run(Lane::Write, jobs).into_iter().zip(&slabs) {
-            self.note_outcome(result, slab, failed);
+        let mut inbox = Inbox::new(&self.io.clock);
+        let mut asked = Vec::new();
+        for slab in &slabs {
+            if let Some(disk) = self.member(slab.member).disk() {
+                inbox.ask(&disk, Request::Sync(Area::Slab(slab.slab)));
+                asked.push(slab);
+            }
+        }
+        for (outcome, slab) in inbox.wait_all(self.io.deadline).into_iter().zip(asked) {
+            self.note_outcome(outcome, slab, failed);
         }
     }
 
-    fn note_outcome(&self, result: Option<Outcome>, slab: &SlabRef, failed: &mut HashSet<SlabRef>) {
-        match result {
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
-                self.slab_failed(slab.member, &error);
-                failed.insert(*slab);
-            }
-            None => {
-                failed.insert(*slab);
-            }
+    fn note_outcome(&self, outcome: Outcome, slab: &SlabRef, failed: &mut HashSet<SlabRef>) {
+        if let Err(error) = outcome {
+            self.slab_failed(slab.member, &error);
+            failed.insert(*slab);
         }
     }
 
@@ -287,38 +282,32 @@ impl Pool {
         images
     }
 
-    /// Hands every slot's image to its member.
-    fn start_writes(&self, batch: &Batch, images: Vec<AlignedBuf>) -> Started<Outcome> {
-        let fresh = batch.set.take_header_duty();
-        let height = batch.height() as usize;
-        let offset = batch.offset();
-        let images: Vec<Arc<AlignedBuf>> = images.into_iter().map(Arc::new).collect();
-        let jobs = (0..batch.set.slots.len())
-            .map(|slot| {
-                let buf = Arc::clone(&images[image_of(batch.set.geometry.redundancy, slot)]);
-                let place = batch.set.slots[slot];
-                let disk = self.member(place.member).disk();
-                let header = fresh.then(|| self.slab_header(&batch.set, slot));
-                let path = self.member(place.member).path.clone();
-                let buffers = Arc::clone(&self.buffers);
-                let job: Box<dyn FnOnce() -> Outcome + Send> = Box::new(move || {
-                    let disk = disk.ok_or(MemberError::NoSlab { path, slab: place.slab })?;
-                    let area = Area::Slab(place.slab);
-                    if let Some(header) = header {
-                        disk.write(area, 0, &header.encode())?;
-                    }
-                    let result = disk.write(area, SLAB_HEADER_BYTES + offset, &buf[..height]);
-                    // The last one gives it back.
-                    if let Some(buf) = Arc::into_inner(buf) {
-                        buffers.give(buf);
-                    }
-                    result
-                });
-                (place.member, job)
-            })
-            .collect();
-        drop(images);
-        self.lanes.start(Lane::Write, jobs)
+    /// Hands every slot's image to its member. What can't be handed over counts as failed.
+    fn start_writes(&self, batch: &Batch, images: Vec<AlignedBuf>, failed: &mut HashSet<SlabRef>) -> Writes {
+        let set = &batch.set;
+        let fresh = set.take_header_duty();
+        let images: Vec<Bytes> =
+            images.into_iter().map(|image| Pinned::new(image, &self.buffers, set) as Bytes).collect();
+        let mut writes = Writes { inbox: Inbox::new(&self.io.clock), slots: Vec::new() };
+        for (slot, place) in set.slots.iter().enumerate() {
+            let member = self.member(place.member);
+            let Some(disk) = member.disk().filter(|_| member.is_writable()) else {
+                failed.insert(*place);
+                continue;
+            };
+            let mut write = |offset, bytes: Bytes, len| {
+                let area = Area::Slab(place.slab);
+                writes.inbox.ask(&disk, Request::Write { area, offset, bytes, range: 0..len });
+                writes.slots.push(*place);
+            };
+            if fresh {
+                let header = AlignedBuf::copy_of(&self.slab_header(set, slot).encode());
+                write(0, Pinned::new(header, &self.buffers, set), SLAB_HEADER_BYTES as usize);
+            }
+            let image = Arc::clone(&images[image_of(set.geometry.redundancy, slot)]);
+            write(SLAB_HEADER_BYTES + batch.offset(), image, batch.height() as usize);
+        }
+        writes
     }
 
     fn slab_header(&self, set: &Set, slot: usize) -> SlabHeader {

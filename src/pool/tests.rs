@@ -294,3 +294,5 @@ fn two_sets_never_share_a_slab() {
         }
     }
 }
+
+mod slow;

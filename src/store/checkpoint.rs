@@ -116,6 +116,8 @@ impl Store {
             outcome => outcome?,
         }
         let number = last.number + 1;
+        let (layer, log_bytes) = (self.overlay.read().active_size(), self.journal.lock().used_bytes());
+        log::debug!("checkpoint {number}: {layer:?}, {log_bytes} bytes of log");
         let (frozen_at, roots, frozen) = {
             let journal = self.journal.lock();
             let included = journal.next_seq - 1;

@@ -17,6 +17,9 @@ impl Store {
     /// Those of [`crate::pool::Pool::plan_addition`], before anything is written, and of
     /// [`crate::pool::Pool::admit`].
     pub fn add_member(&self, spec: &MemberSpec, force: bool) -> Result<MemberId> {
+        if self.pool.read_only() {
+            return Err(PoolError::ReadOnly.into());
+        }
         self.pool.plan_addition(spec, force)?;
         let disk = open::create(spec, self.pool.dimensions(), force).map_err(PoolError::from)?;
         self.add_disk(disk, spec.bounds)
@@ -93,6 +96,14 @@ impl Store {
     /// As [`crate::pool::Pool::give_up_lost`].
     pub fn give_up_lost(&self, member: MemberId, force: bool) -> Result<()> {
         self.change_members(|end| self.pool.give_up_lost(end, member, force))
+    }
+
+    /// Whether the pool refuses from now on to write with less redundancy than asked for.
+    ///
+    /// # Errors
+    /// As [`crate::pool::Pool::refuse_short_writes`].
+    pub fn refuse_short_writes(&self, refuse: bool) -> Result<()> {
+        self.change_members(|end| self.pool.refuse_short_writes(end, refuse))
     }
 
     /// Runs a change of the membership while nobody writes to the log. A pool without any member that takes writes

@@ -18,10 +18,12 @@ mod moving;
 mod node;
 mod node_cache;
 mod overlay;
+mod places;
 mod read;
 mod recovery;
 mod room;
 mod root_block;
+mod scrub;
 pub mod tables;
 #[cfg(test)]
 mod tests;
@@ -30,6 +32,7 @@ mod tx;
 
 pub use check::TreeCounts;
 pub use error::{Result, StoreError};
+pub use scrub::{NodeCursor, SomeNodes};
 pub use tx::Tx;
 
 use std::collections::HashSet;

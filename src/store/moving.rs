@@ -2,18 +2,15 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::error::{Result, StoreError};
+use super::error::Result;
 use super::node::Expected;
 use super::node_cache::Heat;
-use super::tables::{Batch, Extent, Table, extent_key, place_key, split_pair};
+use super::tables::Table;
 use super::tree::{Roots, TreeRoot};
 use super::{Store, Tx};
 use crate::member::superblock::{MetaPointer, Purpose, SetId};
-use crate::member::wire;
 use crate::pool::moving::{KnownSums, Move};
 
-/// Extents that are looked up in one go.
-const SCAN_PLACES: usize = 256;
 /// Moves that are committed in one record: each brings the record of a set.
 const MOVES_AT_ONCE: usize = 256;
 
@@ -27,28 +24,8 @@ impl Store {
     /// # Errors
     /// Those of reading the tables.
     pub fn data_sums(&self, set: SetId) -> Result<KnownSums> {
-        let (mut runs, mut at) = (Vec::new(), 0);
-        let damaged = || StoreError::Damaged { what: format!("a place in set {set}") };
-        loop {
-            let (from, to) = (place_key(set, at), place_key(set + 1, 0));
-            let rows = self.scan(Table::Places, &from, &to, SCAN_PLACES)?;
-            let more = rows.len() == SCAN_PLACES;
-            for (key, value) in rows {
-                let (_, mut address) = split_pair(&key).ok_or_else(damaged)?;
-                let batch: Batch = wire::unpack(&value).map_err(|_| damaged())?;
-                at = address + 1;
-                for (id, len) in batch {
-                    // It may have gone, or lie elsewhere.
-                    let extent: Option<Extent> = self.read(Table::Extents, &extent_key(id))?;
-                    let here = |extent: &Extent| (extent.set, extent.address) == (set, address);
-                    runs.extend(extent.filter(here).map(|extent| (address, extent.sums)));
-                    address += u64::from(len);
-                }
-            }
-            if !more {
-                return Ok(KnownSums::new(runs));
-            }
-        }
+        let extents = self.extents_in(set, 0..u64::MAX)?;
+        Ok(KnownSums::new(extents.into_iter().map(|(_, extent)| (extent.address, extent.sums)).collect()))
     }
 
     /// Checksums of the nodes and the root block that lie in these sets. No checkpoint runs meanwhile.

@@ -50,11 +50,19 @@ pub enum Table {
     Inline,
     /// [`set_key`] -> nothing: sets that are free, and whose rows in [`Table::Places`] are still to go.
     Freed,
+    /// [`number_key`] -> a job that is to go on after a crash (see `maintain`).
+    Jobs,
+    /// [`damage_key`] -> sectors of an extent that nothing gives back (see `maintain`).
+    Damage,
+    /// [`number_key`] -> something that happened (see `maintain`).
+    Events,
+    /// A name -> a setting, as text.
+    Settings,
 }
 
 impl Table {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Table; 14] = [
+    pub const ALL: [Table; 18] = [
         Table::Inodes,
         Table::Entries,
         Table::Cookies,
@@ -69,6 +77,10 @@ impl Table {
         Table::Counters,
         Table::Inline,
         Table::Freed,
+        Table::Jobs,
+        Table::Damage,
+        Table::Events,
+        Table::Settings,
     ];
 }
 
@@ -288,6 +300,16 @@ pub fn ref_key(extent: ExtentId, ino: Ino, origin: u64) -> Vec<u8> {
 /// Key of [`Table::Places`].
 pub fn place_key(set: SetId, address: u64) -> Vec<u8> {
     pair_key(set, address)
+}
+
+/// Key of [`Table::Damage`]: the extent, and the offset in it of the first sector, in bytes.
+pub fn damage_key(extent: ExtentId, at: u64) -> Vec<u8> {
+    pair_key(extent, at)
+}
+
+/// Key of [`Table::Jobs`] and [`Table::Events`].
+pub fn number_key(number: u64) -> Vec<u8> {
+    number.to_be_bytes().to_vec()
 }
 
 /// Above every key of [`Table::Sets`].

@@ -77,6 +77,67 @@ pub enum ToolError {
         /// Where.
         mountpoint: String,
     },
+    /// It is not mounted.
+    #[error("{name} is not mounted: {}", match .mountpoint {
+        Some(place) => format!("`poolfs mount {place}` mounts it"),
+        None => "mount it with `poolfs mount MOUNTPOINT MEMBER...`".to_owned(),
+    })]
+    NotMounted {
+        /// The pool.
+        name: String,
+        /// Where it is mounted when it is.
+        mountpoint: Option<String>,
+    },
+    /// A pool that this command opened can't do what was asked for.
+    #[error("{name}: {why}")]
+    Refused {
+        /// The pool.
+        name: String,
+        /// Why not.
+        why: String,
+    },
+    /// Nothing was ever written to it.
+    #[error("{name} was never mounted: there is nothing in it yet")]
+    NeverMounted {
+        /// The pool.
+        name: String,
+    },
+    /// Several pools are known, and none was named.
+    #[error("{verb} which? Mounted are {pools}: name one")]
+    WhichPool {
+        /// The command.
+        verb: &'static str,
+        /// The pools.
+        pools: String,
+    },
+    /// The job did not come to its end.
+    #[error("{what} {how}")]
+    JobEnded {
+        /// The job.
+        what: String,
+        /// `was cancelled`, or why it failed.
+        how: String,
+    },
+    /// No such job.
+    #[error("no job {job} is known: `poolctl jobs` shows those that run, `poolctl events` those that ended")]
+    NoSuchJob {
+        /// Its number.
+        job: u64,
+    },
+    /// A setting that is none.
+    #[error("{text:?} can't be set: {why}")]
+    Setting {
+        /// What was typed.
+        text: String,
+        /// What can be.
+        why: String,
+    },
+    /// A file that is in no mounted pool.
+    #[error("{path} does not lie in a mounted pool")]
+    NotInPool {
+        /// The path.
+        path: String,
+    },
     /// It could not be checked to the end.
     #[error("{name} can't be checked: {source}")]
     Check {
@@ -127,6 +188,7 @@ impl ToolError {
     /// 2 for what was typed wrongly, 1 for what failed.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Self::WhichPool { .. } | Self::Setting { .. } => 2,
             Self::Size { .. } | Self::Columns { .. } | Self::Resiliency(_) | Self::Spec(_) => 2,
             _ => 1,
         }

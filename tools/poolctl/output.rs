@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal};
 
 use comfy_table::{CellAlignment, Table, presets};
+use poolfs::sync::Timestamp;
 use serde::Serialize;
 
 use super::error::{Result, ToolError};
@@ -26,6 +27,25 @@ pub fn json(body: impl Serialize) -> Result<()> {
         .map_err(|error| ToolError::system("writing JSON")(error.into()))?;
     say!("{text}");
     Ok(())
+}
+
+/// Prints `body`, an object, as one line of JSON with the version.
+///
+/// # Errors
+/// When the body can't be JSON.
+pub fn json_line(body: impl Serialize) -> Result<()> {
+    let text = serde_json::to_string(&Versioned { version: JSON_VERSION, body })
+        .map_err(|error| ToolError::system("writing JSON")(error.into()))?;
+    say!("{text}");
+    Ok(())
+}
+
+/// A moment as the clock on the wall has it: `2026-11-30 22:04:05`.
+pub fn when(at: Timestamp) -> String {
+    match jiff::Timestamp::new(at.seconds, at.nanos as i32) {
+        Ok(moment) => moment.to_zoned_datetime(jiff::tz::TimeZone::system()).strftime("%F %T").to_string(),
+        Err(_) => format!("{} s", at.seconds),
+    }
 }
 
 /// A table without lines, its columns from `right` on aligned to the right.

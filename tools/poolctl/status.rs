@@ -97,7 +97,8 @@ fn show(args: &Args, reports: Vec<Report>) -> Result<()> {
     Ok(())
 }
 
-fn exit_code(health: Health) -> u8 {
+/// The exit code for a state.
+pub fn exit_code(health: Health) -> u8 {
     match health {
         Health::Online => 0,
         Health::Degraded => 3,

@@ -52,7 +52,7 @@ impl Cargo {
 
 /// A reference to an extent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Reference {
+pub(in crate::fs) struct Reference {
     pub ino: Ino,
     /// Offset in the file of the extent's first byte (wrapping).
     pub origin: u64,

@@ -22,6 +22,7 @@ use crate::member::superblock::SetId;
 use crate::pool::moving::Move;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+pub(super) use cargo::Reference;
 pub(super) use victims::Pace;
 
 /// Bytes that one step moves, about.
@@ -77,7 +78,7 @@ impl Fs {
 
     /// How fast to go.
     pub(super) fn compaction_pace(&self) -> Pace {
-        Pace::of(self.pool.free_permille() + self.pool.waiting_room().permille)
+        Pace::of(self.pool.free_permille())
     }
 
     /// Moves a few MiB, of the set that was begun or of the best one.
@@ -197,6 +198,7 @@ impl Fs {
         let pace = self.compaction_pace();
         let outcome = self.compact_step(pace);
         if victims::is_harvest_due(self.pool.free_permille(), self.pool.waiting_room()) {
+            log::debug!("harvest: {:?}", self.pool.waiting_room());
             self.free_what_is_dead();
         }
         let took = self.clock.elapsed().saturating_sub(start);

@@ -15,15 +15,17 @@ const REST_MAX: Duration = Duration::from_secs(5);
 /// than this usable, one is taken once this share is waiting, or this many bytes.
 const HARVEST_FREE_PERMILLE: u64 = 40;
 /// See [`HARVEST_FREE_PERMILLE`].
-const HARVEST_PERMILLE: u64 = 60;
+const HARVEST_PERMILLE: u64 = 80;
 /// See [`HARVEST_FREE_PERMILLE`].
-const HARVEST_BYTES: u64 = 256 * MIB;
+const HARVEST_BYTES: u64 = 512 * MIB;
 /// What rewriting a set costs beside moving its bytes: looking at its extents, records, checkpoints.
 const SET_COST_BYTES: u64 = 256 * KIB;
 
-/// Whether checkpoints are worth taking only to make freed sets usable. `free`: usable now, in thousandths.
+/// Whether checkpoints are worth taking only to make freed sets usable. `free`: of the room, in thousandths, with what
+/// is waiting.
 pub(super) fn is_harvest_due(free: u64, waiting: WaitingRoom) -> bool {
-    free < HARVEST_FREE_PERMILLE && is_harvest(waiting, HARVEST_PERMILLE, HARVEST_BYTES)
+    free.saturating_sub(waiting.permille) < HARVEST_FREE_PERMILLE
+        && is_harvest(waiting, HARVEST_PERMILLE, HARVEST_BYTES)
 }
 
 /// The same for somebody who waits for room: he does not wait for a full harvest.
@@ -51,13 +53,13 @@ impl Pace {
     /// Somebody waits for room, and some comes with the next checkpoints: what is not worth much is left.
     pub const SWIFT: Self = Self { live_most: 750, rest: 0 };
 
-    /// The pace when so many thousandths of the room are free, or will be with the next checkpoints. The later a set
+    /// The pace when so many thousandths of the room are free, with what comes with the next checkpoints. The later a set
     /// is rewritten, the more of it is dead by itself: so not much is done ahead.
     pub fn of(free_permille: u64) -> Self {
         match free_permille {
             201.. => Self { live_most: 250, rest: 20 },
-            121..=200 => Self { live_most: 500, rest: 4 },
-            61..=120 => Self { live_most: 900, rest: 1 },
+            151..=200 => Self { live_most: 500, rest: 4 },
+            101..=150 => Self { live_most: 900, rest: 1 },
             _ => Self { live_most: 950, rest: 0 },
         }
     }
@@ -128,14 +130,14 @@ mod tests {
         let plenty = |_: &Resiliency| u64::MAX;
         let sets = [set(1, 60 * M, false), set(2, 64 * M, false)];
         assert_eq!(best(&sets, Pace::of(500), plenty), None);
-        assert_eq!(best(&sets, Pace::of(100), plenty), None);
+        assert_eq!(best(&sets, Pace::of(150), plenty), None);
         assert_eq!(best(&sets, Pace::of(10), plenty), Some(1));
         assert_eq!(best(&sets[1..], Pace::FLAT_OUT, plenty), None);
     }
 
     #[test]
     fn it_goes_faster_the_shorter_space_gets() {
-        let rests: Vec<u32> = [900, 201, 200, 120, 60, 0].map(|free| Pace::of(free).rest).to_vec();
+        let rests: Vec<u32> = [900, 201, 200, 150, 100, 0].map(|free| Pace::of(free).rest).to_vec();
         assert!(rests.is_sorted_by(|a, b| a >= b), "{rests:?}");
         assert_eq!(Pace::of(0).rest_after(IDLE), Duration::ZERO);
         assert_eq!(Pace::of(900).rest_after(Duration::from_secs(9)), REST_MAX);

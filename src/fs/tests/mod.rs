@@ -6,6 +6,7 @@ mod compaction;
 mod crash;
 mod cutting;
 mod full;
+mod hanging;
 mod inline;
 mod large_directory;
 mod model;

@@ -229,3 +229,16 @@ fn a_member_that_does_not_fit_leaves_nothing_behind() {
     assert!(DirectoryDisk::create(fs.0.path(), DIMENSIONS, Bounds::default()).is_err());
     assert_eq!(contents(fs.0.path()).unwrap(), Contents::Empty);
 }
+
+#[test]
+fn a_directory_that_is_gone_is_noticed_although_its_files_are_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("member");
+    std::fs::create_dir(&path).unwrap();
+    let disk = create(&path, 0);
+    disk.create_slab(0).unwrap();
+    assert!(disk.room().is_ok());
+    std::fs::remove_dir_all(&path).unwrap();
+    let error = disk.room().expect_err("gone");
+    assert!(error.is_vanished(), "{error}");
+}

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::faults::Faults;
 use super::image::{Pages, PowerCut};
+use super::pace::{Late, Pacer};
 use super::world::{Power, Step};
 use crate::limits::SLABS_MAX;
 use crate::member::{Area, Dimensions, Disk, DiskKind, MemberError, Result, Room, SlabNo};
@@ -67,6 +69,7 @@ struct State {
     capacity: u64,
     counters: SimCounters,
     written: Vec<Written>,
+    pacer: Pacer,
 }
 
 /// A disk of memory. See the [module](super) for what can happen to it.
@@ -77,6 +80,17 @@ pub struct SimDisk {
     dimensions: Dimensions,
     power: Arc<Power>,
     state: Mutex<State>,
+}
+
+impl State {
+    /// Lets the writes reach the medium that are due.
+    fn settle(&mut self, now: Duration) {
+        for Late { area, offset, bytes, .. } in self.pacer.take_due(now) {
+            if let Some(pages) = self.content.pages(area) {
+                pages.write(offset, &bytes);
+            }
+        }
+    }
 }
 
 impl Content {
@@ -131,18 +145,38 @@ impl SimDisk {
             capacity,
             counters: SimCounters::default(),
             written: vec![],
+            pacer: Pacer::new(id),
         };
         Self { name: name.to_owned(), id, dimensions, power, state: Mutex::new(state) }
     }
 
     pub(super) fn power_cut(&self, policy: PowerCut, random: &mut u64) {
-        for pages in self.state.lock().content.all_pages() {
+        let mut state = self.state.lock();
+        state.pacer.late.clear();
+        for pages in state.content.all_pages() {
             pages.power_cut(policy, random);
         }
     }
 
     pub(super) fn with_faults<R>(&self, change: impl FnOnce(&mut Faults) -> R) -> R {
         change(&mut self.state.lock().faults)
+    }
+
+    pub(super) fn with_pacer<R>(&self, change: impl FnOnce(&mut Pacer, Duration) -> R) -> R {
+        let now = self.power.clock().elapsed();
+        change(&mut self.state.lock().pacer, now)
+    }
+
+    /// Takes the time that a request of so many bytes takes.
+    fn take_time(&self, bytes: usize) {
+        let clock = self.power.clock();
+        let wait = {
+            let now = clock.elapsed();
+            let mut state = self.state.lock();
+            state.settle(now);
+            state.pacer.wait(now, bytes as u64)
+        };
+        clock.sleep(wait);
     }
 
     /// Flips a bit of the byte at `offset` on the medium: the disk will not notice. Slabs that don't exist
@@ -212,6 +246,7 @@ impl SimDisk {
         change: impl FnOnce(&mut State) -> Result<()>,
     ) -> Result<()> {
         let area = Area::Slab(slab);
+        self.take_time(0);
         let mut state = self.state.lock();
         let step = self.power.step();
         if step == Step::Dark {
@@ -241,6 +276,7 @@ impl Disk for SimDisk {
 
     fn read(&self, area: Area, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.dimensions.check_transfer(self, area, offset, buf.len())?;
+        self.take_time(buf.len());
         let mut state = self.state.lock();
         state.counters.reads += 1;
         state.counters.read_bytes += buf.len() as u64;
@@ -257,6 +293,8 @@ impl Disk for SimDisk {
 
     fn write(&self, area: Area, offset: u64, buf: &[u8]) -> Result<()> {
         self.dimensions.check_transfer(self, area, offset, buf.len())?;
+        let hanging = self.hang_end();
+        self.take_time(buf.len());
         let mut state = self.state.lock();
         state.counters.writes += 1;
         state.counters.written_bytes += buf.len() as u64;
@@ -268,7 +306,12 @@ impl Disk for SimDisk {
         let len = buf.len() as u64;
         let failed = |e: Errno| self.error("writing", area, offset, e);
         state.faults.check_write(area, offset..offset + len).map_err(failed)?;
-        state.content.pages(area).ok_or_else(|| self.no_slab(area))?.write(offset, buf);
+        let pages = state.content.pages(area).ok_or_else(|| self.no_slab(area))?;
+        match hanging {
+            // In virtual time the caller is not held up, and what it wrote must not be there yet.
+            Some(at) => state.pacer.late.push(Late { at, area, offset, bytes: buf.to_vec() }),
+            None => pages.write(offset, buf),
+        }
         state.faults.rewritten(area, offset..offset + len);
         state.written.push(Written { area, offset, len });
         // Interrupted: on its way like any other write that was not synced, so the power cut decides.
@@ -276,6 +319,7 @@ impl Disk for SimDisk {
     }
 
     fn sync(&self, area: Area) -> Result<()> {
+        self.take_time(0);
         let mut state = self.state.lock();
         state.counters.syncs += 1;
         let step = self.power.step();
@@ -313,12 +357,14 @@ impl Disk for SimDisk {
     }
 
     fn list_slabs(&self) -> Result<Vec<SlabNo>> {
+        self.take_time(0);
         let state = self.state.lock();
         self.check_alive(&state)?;
         Ok(state.content.slabs.keys().copied().collect())
     }
 
     fn room(&self) -> Result<Room> {
+        self.take_time(0);
         let state = self.state.lock();
         self.check_alive(&state)?;
         let exist = state.content.slabs.len() as u64;
@@ -332,6 +378,14 @@ impl Disk for SimDisk {
 }
 
 impl SimDisk {
+    /// When the hang ends that a write begins in; none when it does not, or the hang is waited out for real.
+    fn hang_end(&self) -> Option<Duration> {
+        let clock = self.power.clock();
+        let now = clock.elapsed();
+        let until = self.state.lock().pacer.hang_until;
+        (clock.is_manual() && until > now).then_some(until)
+    }
+
     /// Whether the disk answers at all.
     fn check_alive(&self, state: &State) -> Result<()> {
         if self.power.is_dark() {

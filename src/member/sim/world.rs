@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use super::disk::SimDisk;
 use super::image::PowerCut;
 use crate::member::Dimensions;
+use crate::sync::Clock;
 use crate::units::MIB;
 
 /// What becomes of an operation.
@@ -28,6 +29,7 @@ pub(super) struct Power {
     operations: AtomicU64,
     stop_at: AtomicU64,
     dark: AtomicBool,
+    clock: Mutex<Clock>,
 }
 
 impl Power {
@@ -50,6 +52,11 @@ impl Power {
 
     pub(super) fn is_dark(&self) -> bool {
         self.dark.load(Ordering::SeqCst)
+    }
+
+    /// The clock by which the disks take their time.
+    pub(super) fn clock(&self) -> Clock {
+        self.clock.lock().clone()
     }
 }
 
@@ -74,6 +81,7 @@ impl SimWorld {
             operations: AtomicU64::new(0),
             stop_at: AtomicU64::new(u64::MAX),
             dark: AtomicBool::new(false),
+            clock: Mutex::new(Clock::manual()),
         };
         Self { power: Arc::new(power), disks: Mutex::new(vec![]), dimensions }
     }
@@ -86,6 +94,16 @@ impl SimWorld {
         let disk = Arc::new(SimDisk::new(name, id, slabs, self.dimensions, Arc::clone(&self.power)));
         disks.push(Arc::clone(&disk));
         disk
+    }
+
+    /// The clock by which the disks take their time: a manual one, unless another was set.
+    pub fn clock(&self) -> Clock {
+        self.power.clock()
+    }
+
+    /// Sets another clock. With the system's, disks with a pace make their callers wait for real.
+    pub fn set_clock(&self, clock: Clock) {
+        *self.power.clock.lock() = clock;
     }
 
     /// All disks, in the order in which they were made.

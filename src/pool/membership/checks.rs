@@ -27,11 +27,8 @@ impl Pool {
     ///
     /// # Errors
     /// Those of [`open::check`]; [`PoolError::SameMember`], [`PoolError::Nested`]; [`MemberError::TooSmall`];
-    /// [`PoolError::TooManyMembers`]; [`PoolError::ReadOnly`].
+    /// [`PoolError::TooManyMembers`].
     pub fn plan_addition(&self, spec: &MemberSpec, force: bool) -> Result<Addition> {
-        if self.read_only() {
-            return Err(PoolError::ReadOnly);
-        }
         let given = self.members().len() + 1;
         if given > MEMBERS_MAX {
             return Err(PoolError::TooManyMembers { given, most: MEMBERS_MAX });
@@ -106,6 +103,29 @@ impl Pool {
     pub fn active_member(&self, id: MemberId) -> Result<&Arc<Member>> {
         let member = self.members().get(usize::from(id)).filter(|member| member.is_active());
         member.ok_or(PoolError::NoSuchMember { member: id })
+    }
+
+    /// Checks whether a member could be taken offline, as [`Pool::take_offline`] does. Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Pool::take_offline`].
+    pub fn plan_departure(&self, id: MemberId, force: bool) -> Result<()> {
+        if self.active_member(id)?.is_writable() {
+            self.check_departure(id, force)?;
+        }
+        Ok(())
+    }
+
+    /// Checks whether a member could be given up, as [`Pool::give_up_lost`] does. Nothing is changed.
+    ///
+    /// # Errors
+    /// Those of [`Pool::give_up_lost`].
+    pub fn plan_giving_up(&self, id: MemberId, force: bool) -> Result<()> {
+        let member = self.active_member(id)?;
+        if member.is_writable() {
+            return Err(PoolError::StillHere { path: member.place(), member: id });
+        }
+        self.check_departure(id, force)
     }
 
     /// Refuses to let a member go without which something could not be read: with `force` only what would make the

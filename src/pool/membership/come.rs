@@ -42,7 +42,7 @@ impl Pool {
             ring_from: None,
         };
         self.publish(end, |superblock| {
-            if self.members.push(Member::new(id, &record, Some(disk), None)) {
+            if self.members.push(Member::new(id, &record, Some(disk), None, &self.io)) {
                 superblock.members.push(record);
                 self.membership.fetch_add(1, Ordering::AcqRel);
             }
@@ -59,12 +59,16 @@ impl Pool {
     ///
     /// # Errors
     /// As [`Pool::check_return`]; [`PoolError::StillWriting`] while stripes that it failed to take are being written
-    /// elsewhere: try again soon. [`PoolError::CameToNothing`] when it failed once more.
+    /// elsewhere, [`PoolError::OldWrites`] while old writes to it have not ended: try again soon. [`PoolError::CameToNothing`] when it failed once more.
     pub fn readmit(&self, end: &JournalEnd, found: Found) -> Result<MemberId> {
         self.check_return(&found)?;
         let Found { disk, superblock: own } = found;
         let (id, path) = (own.member, disk.path());
         let member = self.member(id);
+        // A write that was given up long ago may still hit any slab that it had then.
+        if member.owes_answers(self.now()) {
+            return Err(PoolError::OldWrites { path, member: id });
+        }
         // What it failed to take must not be taken for complete because it is well again.
         for set in self.sets.all() {
             if set.slots.iter().any(|slot| slot.member == id) {
@@ -105,7 +109,7 @@ impl Pool {
     /// Closes the disk of a member that failed, so that it can be opened again.
     pub fn let_failed_go(&self, id: MemberId) {
         if let Some(member) = self.members().get(usize::from(id))
-            && member.health().0 == MemberHealth::Failed
+            && member.health().0 == MemberHealth::Failing
         {
             member.close();
         }

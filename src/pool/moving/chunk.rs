@@ -6,8 +6,9 @@ use crate::layout::Redundancy;
 use crate::member::superblock::SetId;
 use crate::member::{AlignedBuf, Area, SLAB_HEADER_BYTES};
 use crate::pool::Pool;
-use crate::pool::reader::combinations;
+use crate::pool::reader::solve::combinations;
 use crate::pool::sets::Set;
+use crate::pool::trouble::Kind;
 use crate::units::{SECTOR, SECTOR_LEN};
 
 /// A range of a slot within one rotation, so that each slot holds one column throughout.
@@ -218,10 +219,9 @@ impl Chunk<'_> {
     }
 
     fn count_mismatches(&self, pool: &Pool, sectors: u64) {
-        use crate::sync::atomic::Ordering;
         if sectors > 0 {
             let member = pool.member(self.set.slots[self.slot].member);
-            member.counters.checksum_errors.fetch_add(sectors, Ordering::Relaxed);
+            member.trouble.count(Kind::Checksum, sectors, pool.now());
         }
     }
 }

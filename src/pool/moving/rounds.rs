@@ -131,7 +131,7 @@ impl Pool {
         for (result, (index, slot)) in self.lanes.run(Lane::Read, jobs).into_iter().zip(places) {
             match result {
                 Some((buf, Ok(()))) => found[index].push((slot, buf)),
-                Some((_, Err(error))) => self.count_read_error(chunks[index].set, slot, &error),
+                Some((_, Err(error))) => self.read_failed(chunks[index].set.slots[slot].member, &error),
                 None => {}
             }
         }

@@ -137,7 +137,7 @@ fn a_member_that_failed_comes_back_with_all_it_had() {
         some_changes(&store, &mut history, 1).expect("writes");
         sim.disks[1].fail_all();
         some_changes(&store, &mut history, 10).expect("goes on without it");
-        assert_eq!(health(&store, 1), MemberHealth::Failed);
+        assert_eq!(health(&store, 1), MemberHealth::Failing);
         sim.disks[1].revive();
         store.bring_online(found(&sim, 1)).expect("comes back");
         some_changes(&store, &mut history, 20).expect("goes on with it");

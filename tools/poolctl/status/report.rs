@@ -1,6 +1,11 @@
 //! One pool's state, for people and programs.
 
+mod advice;
+
 use poolfs::control::find::KnownPool;
+use poolfs::maintain::damage::Damage;
+use poolfs::maintain::scheduler::JobStatus;
+use poolfs::maintain::settings::Settings;
 use poolfs::member::metered::Traffic;
 use poolfs::pool::status::{Health, MemberHealth, MemberStatus, Space};
 use poolfs::units::format_size;
@@ -8,7 +13,8 @@ use serde::Serialize;
 use uuid::Uuid;
 
 use super::super::error::{Result, ToolError};
-use super::super::output::{count, print_table, table};
+use super::super::follow::{counted, details, percent};
+use super::super::output::{count, print_table, table, when};
 use super::super::survey::{Survey, survey};
 use super::state_word;
 
@@ -38,6 +44,12 @@ pub struct Report {
     sets_unreadable: Option<u64>,
     space: Option<Space>,
     members: Vec<MemberStatus>,
+    /// Jobs that run, wait or rest, and then the last that ended.
+    jobs: Vec<JobStatus>,
+    last_scrub: Option<JobStatus>,
+    /// Files of which something is lost.
+    damage: Damage,
+    settings: Option<Settings>,
 }
 
 impl Report {
@@ -79,6 +91,10 @@ impl Report {
             sets_unreadable: Some(pool.sets_unreadable),
             space: Some(pool.space),
             members: pool.members.clone(),
+            jobs: mount.jobs.clone(),
+            last_scrub: mount.last_scrub.clone(),
+            damage: mount.damage.clone(),
+            settings: Some(mount.settings),
         };
         report.explain();
         report
@@ -106,6 +122,10 @@ impl Report {
             sets_unreadable: None,
             space: None,
             members: survey.members(),
+            jobs: Vec::new(),
+            last_scrub: None,
+            damage: Damage::default(),
+            settings: None,
         };
         report.explain();
         report
@@ -133,61 +153,19 @@ impl Report {
             sets_unreadable: None,
             space: None,
             members: Vec::new(),
+            jobs: Vec::new(),
+            last_scrub: None,
+            damage: Damage::default(),
+            settings: None,
         }
     }
 
     fn explain(&mut self) {
-        let absent = self.members.iter().filter(|member| member.health == MemberHealth::Missing).count();
-        let failed = self.members.iter().filter(|member| member.health == MemberHealth::Failed).count();
-        let diverged = self.members.iter().filter(|member| member.health == MemberHealth::Diverged).count();
-        let away: Vec<String> = [(absent, "missing"), (failed, "failed"), (diverged, "diverged")]
-            .into_iter()
-            .filter(|(number, _)| *number > 0)
-            .map(|(number, word)| format!("{} {word}", count(number, "member")))
-            .collect();
-        let away = if away.is_empty() { "redundancy is missing".to_owned() } else { away.join(", ") };
-        self.meaning = match (self.health, self.mounted) {
-            (Health::Online, true) => "all members are there, with full redundancy".to_owned(),
-            (Health::Online, false) => "all members are there; the pool is not mounted".to_owned(),
-            (Health::Degraded, true) => format!(
-                "{away}: everything can be read, and {}",
-                if self.read_only {
-                    "nothing is written"
-                } else {
-                    "new data is written to the members that are left"
-                }
-            ),
-            (Health::Degraded, false) => {
-                format!("{away}: everything can still be read when the pool is mounted")
-            }
-            (Health::Unavailable, true) => format!("{away}: some data can't be read"),
-            (Health::Unavailable, false) => {
-                format!("{away}, more than {} survives: some data may be out of reach", self.resiliency)
-            }
-        };
-        self.action = self.next_step(absent > 0, failed > 0, diverged > 0);
+        self.meaning = advice::meaning(self);
+        self.action = advice::next_step(self);
     }
 
-    fn next_step(&self, absent: bool, failed: bool, diverged: bool) -> Option<String> {
-        let place = self.mountpoint.as_deref().unwrap_or("MOUNTPOINT");
-        let again = match self.mounted {
-            true => format!("`poolfs umount {place}` and `poolfs mount {place}`"),
-            false => format!("`poolfs mount {place}`"),
-        };
-        match self.health {
-            Health::Online if self.mounted => None,
-            Health::Online => Some(format!("`poolfs mount {place}` mounts it")),
-            _ if failed => Some(format!("replace or repair the failed disk (see its note), then {again}")),
-            _ if absent => Some(format!("attach the missing members where they were, then {again}")),
-            _ if diverged => Some(
-                "look at the diverged member with `poolctl examine`; `poolfs mount -o ro,diverged` reads it by itself"
-                    .to_owned(),
-            ),
-            _ => Some(format!("`poolctl status -v {}` names the sets", self.name)),
-        }
-    }
-
-    /// Prints it.
+    /// Prints it: state, what it means, what to do, jobs, members, space, damaged files.
     pub fn print(&self, verbose: bool) {
         say!("  pool: {}  {}", self.name, self.uuid);
         let read_only = if self.read_only { ", read-only" } else { "" };
@@ -203,11 +181,15 @@ impl Report {
         if self.members.is_empty() {
             return;
         }
-        say!(
-            "layout: {}, survives the loss of {}",
-            self.resiliency,
-            count(self.tolerance as usize, "member")
-        );
+        self.print_jobs();
+        if verbose {
+            self.print_details();
+        }
+        say!();
+        self.print_members(verbose);
+        say!();
+        let survives = count(self.tolerance as usize, "member");
+        say!("layout: {}, survives the loss of {survives}", self.resiliency);
         if let Some(space) = self.space {
             let used = space.total.saturating_sub(space.free);
             say!(
@@ -218,14 +200,60 @@ impl Report {
             );
         }
         self.print_sets();
-        if verbose {
-            say!(" epoch: {}, slabs of {}", self.epoch, format_size(self.slab_bytes));
-            if let Some(log) = &self.log {
-                say!("   log: {log}");
+        self.print_damage();
+    }
+
+    fn print_jobs(&self) {
+        let running: Vec<&JobStatus> = self.jobs.iter().filter(|job| !job.state.has_ended()).collect();
+        for job in &running {
+            say!(
+                "   job: {} ({}), {} % done, {}{}",
+                job.text,
+                job.id,
+                percent(job),
+                details(job),
+                counted(job)
+            );
+        }
+        match &self.last_scrub {
+            Some(scrub) => {
+                let when = when(scrub.ended.unwrap_or(scrub.started));
+                say!(" scrub: last one ended {when}{}", counted(scrub));
             }
+            None if self.mounted => say!(" scrub: none came to its end yet"),
+            None => {}
+        }
+    }
+
+    fn print_details(&self) {
+        say!(" epoch: {}, slabs of {}", self.epoch, format_size(self.slab_bytes));
+        if let Some(Settings { job_rate, job_window }) = &self.settings {
+            say!("  jobs: job-rate={job_rate}, job-window={job_window}");
+        }
+        if let Some(log) = &self.log {
+            say!("   log: {log}");
+        }
+    }
+
+    fn print_damage(&self) {
+        let Damage { files, more_ranges } = &self.damage;
+        if files.is_empty() {
+            return;
         }
         say!();
-        self.print_members(verbose);
+        say!("damaged: {} with parts that can't be read or rebuilt", count(files.len(), "file"));
+        for file in files {
+            let ranges: Vec<String> =
+                file.ranges.iter().map(|(offset, len)| format!("{offset}+{len}")).collect();
+            let ranges = ranges.join(", ");
+            match &file.paths[..] {
+                [] => say!("  inode {} (it has no name any more): {ranges}", file.ino),
+                paths => paths.iter().for_each(|path| say!("  {path}: {ranges}")),
+            }
+        }
+        if *more_ranges > 0 {
+            say!("  and {more_ranges} more ranges");
+        }
     }
 
     fn print_sets(&self) {
@@ -273,7 +301,8 @@ fn member_word(health: MemberHealth) -> &'static str {
     match health {
         MemberHealth::Online => "online",
         MemberHealth::Missing => "MISSING",
-        MemberHealth::Failed => "FAILED",
+        MemberHealth::Slow => "SLOW",
+        MemberHealth::Failing => "FAILING",
         MemberHealth::Diverged => "DIVERGED",
         MemberHealth::Offline => "OFFLINE",
         MemberHealth::Evacuating => "evacuating",

@@ -191,7 +191,7 @@ fn a_target_that_dies_in_the_middle_is_done_without() {
     rig.sim.disks[2].fail_all();
     assert_eq!(run(&rig, &mut job), []);
     drop(job);
-    assert_eq!((rig.health(0), rig.health(2)), (MemberHealth::Removed, MemberHealth::Failed));
+    assert_eq!((rig.health(0), rig.health(2)), (MemberHealth::Removed, MemberHealth::Failing));
     run(&rig, &mut Repair::new(rig.fs(), false));
     rig.verify("one died");
     rig.fs().store().give_up_lost(2, false).expect("nothing lies there any more");
