@@ -9,7 +9,7 @@ use crate::pool::sets::Set;
 use crate::pool::space::Urgency;
 
 /// Members whose free slabs differ by no more than this share (one over) are equally good to move to ...
-const ALIKE_SHARE: u64 = 32;
+const ALIKE_SHARE: u64 = 8;
 /// ... and by no more than so many.
 const ALIKE_SLABS: u64 = 4;
 

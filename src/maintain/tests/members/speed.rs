@@ -156,9 +156,6 @@ fn rebuilding_and_emptying_keep_all_members_busy() {
             let best = (all / (members - usize::from(lost)) as u64).max(most);
             let took = time_of_rounds(&log, members);
             assert!(all > 20 * MIB, "{resiliency}: {all}");
-            if std::env::var("POOLFS_STAGES").is_ok() {
-                println!("{:?}", stages(&log, members));
-            }
             println!("{resiliency}, lost {lost}: {:.0} %", best as f64 / took as f64 * 100.0);
             assert!(took * 7 <= best * 10, "{resiliency}, lost {lost}: {best} at best, {took} it took");
         }
