@@ -17,7 +17,7 @@ use super::scheduler::{JobStatus, ScheduleError, Steer, Which};
 use crate::fs::Fs;
 use crate::member::MemberError;
 use crate::member::open::{self, MemberSpec};
-use crate::pool::{Found, Member, PoolError};
+use crate::pool::{Member, PoolError};
 use crate::store::StoreError;
 use crate::sync::Arc;
 use crate::units::format_size;
@@ -311,11 +311,16 @@ impl Maintenance {
         };
         let shown = path.display().to_string();
         let outcome = Outcome { text: vec![format!("{shown} is online")], ..Outcome::default() };
-        let (disk, superblock) = open::open(&path, None, false)?;
-        let found = Found { disk, superblock };
-        self.fs().pool().check_return(&found)?;
+        let (own, pool) = (open::peek(&path)?, self.fs().pool().uuid());
+        if own.pool != pool {
+            return Err(PoolError::OtherPool { path: shown, other: own.pool, pool }.into());
+        }
+        let known = self.fs().pool().members().get(usize::from(own.member));
+        if known.is_some_and(|member| member.is_writable()) {
+            return Err(PoolError::AlreadyHere { path: shown, member: own.member }.into());
+        }
         if !dry_run {
-            let id = self.fs().store().bring_online(found)?;
+            let id = self.fs().store().bring_path_online(&path)?;
             self.events().note(News::new(What::Member, format!("{shown} was brought online")).of(id, &shown));
         }
         Ok(outcome)

@@ -87,7 +87,7 @@ fn a_member_goes_offline_and_comes_back() {
     bench.poolctl(&["offline", "tank", &d]).done();
     bench.poolctl(&["remove", "tank", &d, "--lost"]).done();
     assert_files(&bench);
-    bench.poolctl(&["online", "tank", &d]).refused(1, &["no member"]);
+    bench.poolctl(&["online", "tank", &d]).refused(1, &["taken out of the pool"]);
 }
 
 #[test]
