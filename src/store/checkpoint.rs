@@ -116,8 +116,7 @@ impl Store {
             outcome => outcome?,
         }
         let number = last.number + 1;
-        let (layer, log_bytes) = (self.overlay.read().active_size(), self.journal.lock().used_bytes());
-        log::debug!("checkpoint {number}: {layer:?}, {log_bytes} bytes of log");
+        log::debug!("checkpoint {number}: {:?}", self.overlay.read().active_size());
         let (frozen_at, roots, frozen) = {
             let journal = self.journal.lock();
             let included = journal.next_seq - 1;
