@@ -111,11 +111,8 @@ impl Fs {
 
     /// Makes the space of freed sets usable: what one checkpoint frees can be used again after the next.
     pub(super) fn free_what_is_dead(&self) {
-        for _ in 0..2 {
-            if let Err(error) = self.store.checkpoint() {
-                log::warn!("while making room: {error}");
-                return;
-            }
+        if let Err(error) = self.store.checkpoint().and_then(|()| self.store.publish_again()) {
+            log::warn!("while making room: {error}");
         }
     }
 

@@ -162,6 +162,11 @@ impl Pool {
         self.sets.checkpoint_begun(number);
     }
 
+    /// Notes that the last checkpoint's root is about to be published again, as checkpoint `number`.
+    pub fn checkpoint_repeated(&self, number: u64) {
+        self.sets.checkpoint_repeated(number);
+    }
+
     /// Notes that checkpoint `number` is published on every member, and hands out again what it freed.
     pub fn checkpoint_published(&self, number: u64) {
         self.return_slabs(&self.sets.checkpoint_published(number));

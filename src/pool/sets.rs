@@ -309,8 +309,9 @@ impl SetTable {
     }
 
     fn note_freed(&self, set: Arc<Set>, slabs: Vec<SlabRef>) {
+        let mut freed = self.freed.lock();
         let checkpoint = self.including.load(Ordering::Acquire);
-        self.freed.lock().push(Freed { checkpoint, set, slabs });
+        freed.push(Freed { checkpoint, set, slabs });
     }
 
     /// Takes out a set that nothing durable ever referred to; its slabs are free at once.
@@ -321,6 +322,16 @@ impl SetTable {
     /// Notes that the tables of checkpoint `number` are fixed: what is freed from now on comes into the next.
     pub fn checkpoint_begun(&self, number: u64) {
         self.including.store(number + 1, Ordering::Release);
+    }
+
+    /// Notes that the root of the last checkpoint is about to be published again as checkpoint `number`: its tables lack
+    /// what was freed since just as the last one's did.
+    pub fn checkpoint_repeated(&self, number: u64) {
+        let mut freed = self.freed.lock();
+        self.including.store(number + 1, Ordering::Release);
+        for freed in freed.iter_mut().filter(|freed| freed.checkpoint == number) {
+            freed.checkpoint = number + 1;
+        }
     }
 
     /// Notes that checkpoint `number` is published, and returns the slabs that may be used again: those that are

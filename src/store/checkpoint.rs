@@ -103,6 +103,40 @@ impl Store {
         Ok(())
     }
 
+    /// Publishes the last checkpoint's root once more, as another checkpoint: then the root before it is gone from all
+    /// superblocks, and what the last one freed can be used again, for the price of superblocks. Does nothing before
+    /// the first checkpoint.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`], [`StoreError::Poisoned`].
+    pub fn publish_again(&self) -> Result<()> {
+        if self.pool.read_only() {
+            return Err(StoreError::ReadOnly);
+        }
+        let mut last = self.last_checkpoint.lock();
+        let Some(root) = self.pool.root() else { return Ok(()) };
+        let turn = self.journal.turn()?;
+        let number = last.number + 1;
+        let end = {
+            let journal = self.journal.lock();
+            // Before anything more is freed: that happens under the journal's lock.
+            self.pool.checkpoint_repeated(number);
+            journal.end()
+        };
+        let root = Root { checkpoint: number, ..root };
+        let published = self.pool.publish(&end, |superblock| superblock.root = Some(root));
+        drop(turn);
+        if let Err(error) = published {
+            self.journal.poison(&error.to_string());
+            return Err(error.into());
+        }
+        last.number = number;
+        self.release_retired(&mut last);
+        self.pool.checkpoint_published(number);
+        self.note_room(last.live.total());
+        Ok(())
+    }
+
     fn checkpoint_as(&self, clean: bool) -> Result<()> {
         if self.pool.read_only() {
             return Err(StoreError::ReadOnly);

@@ -279,6 +279,11 @@ impl Store {
             || (layer.changes > 0 && age > CHECKPOINT_INTERVAL)
     }
 
+    /// Bytes of the trees, as of the last checkpoint.
+    pub fn tree_bytes(&self) -> u64 {
+        self.left.lock().trees
+    }
+
     /// Nodes of the trees that were read from members since the mount.
     pub fn nodes_read(&self) -> u64 {
         self.nodes.reads()

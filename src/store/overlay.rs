@@ -289,6 +289,6 @@ mod tests {
         let mut overlay = layered();
         assert_eq!(overlay.active_size(), LayerSize { changes: 3, bytes: 3 * 65 + 2, stored: 10 + 2 });
         overlay.thaw();
-        assert_eq!(overlay.active_size(), LayerSize { changes: 5, bytes: 5 * 65 + 4, stored: 2 * 10 + 4 });
+        assert_eq!(overlay.active_size(), LayerSize { changes: 5, bytes: 5 * 65 + 4, stored: 3 * 10 + 4 });
     }
 }

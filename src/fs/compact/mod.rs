@@ -162,7 +162,7 @@ impl Fs {
     pub(super) fn compact_for_room(&self) {
         loop {
             let waiting = self.pool.waiting_room();
-            if victims::is_harvest_enough(waiting) {
+            if victims::is_harvest_enough(waiting, self.store.tree_bytes()) {
                 return;
             }
             let pace = if waiting.bytes > 0 { Pace::SWIFT } else { Pace::FLAT_OUT };
@@ -197,7 +197,11 @@ impl Fs {
         let start = self.clock.elapsed();
         let pace = self.compaction_pace();
         let outcome = self.compact_step(pace);
-        if victims::is_harvest_due(self.pool.free_permille(), self.pool.waiting_room()) {
+        if victims::is_harvest_due(
+            self.pool.free_permille(),
+            self.pool.waiting_room(),
+            self.store.tree_bytes(),
+        ) {
             log::debug!("harvest: {:?}", self.pool.waiting_room());
             self.free_what_is_dead();
         }

@@ -12,29 +12,32 @@ pub(super) const IDLE: Duration = Duration::from_secs(1);
 /// Longest rest between two steps.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// Freed sets become usable with checkpoints, and those cost the more the more often they are taken: so with less
-/// than this usable, one is taken once this share is waiting, or this many bytes.
+/// than this usable, one is taken once this share is waiting, or so many bytes that the trees are small beside them.
 const HARVEST_FREE_PERMILLE: u64 = 40;
 /// See [`HARVEST_FREE_PERMILLE`].
 const HARVEST_PERMILLE: u64 = 80;
 /// See [`HARVEST_FREE_PERMILLE`].
-const HARVEST_BYTES: u64 = 512 * MIB;
+const HARVEST_MIN_BYTES: u64 = 128 * MIB;
+/// See [`HARVEST_FREE_PERMILLE`]: so many times the bytes of the trees.
+const HARVEST_TREES: u64 = 16;
 /// What rewriting a set costs beside moving its bytes: looking at its extents, records, checkpoints.
 const SET_COST_BYTES: u64 = 256 * KIB;
 
 /// Whether checkpoints are worth taking only to make freed sets usable. `free`: of the room, in thousandths, with what
 /// is waiting.
-pub(super) fn is_harvest_due(free: u64, waiting: WaitingRoom) -> bool {
-    free.saturating_sub(waiting.permille) < HARVEST_FREE_PERMILLE
-        && is_harvest(waiting, HARVEST_PERMILLE, HARVEST_BYTES)
+pub(super) fn is_harvest_due(free: u64, waiting: WaitingRoom, tree_bytes: u64) -> bool {
+    free.saturating_sub(waiting.permille) < HARVEST_FREE_PERMILLE && is_harvest(waiting, tree_bytes, 1)
 }
 
-/// The same for somebody who waits for room: he does not wait for a full harvest.
-pub(super) fn is_harvest_enough(waiting: WaitingRoom) -> bool {
-    is_harvest(waiting, HARVEST_PERMILLE / 2, HARVEST_BYTES / 4)
+/// The same for somebody who waits for room: half a harvest will do.
+pub(super) fn is_harvest_enough(waiting: WaitingRoom, tree_bytes: u64) -> bool {
+    is_harvest(waiting, tree_bytes, 2)
 }
 
-fn is_harvest(waiting: WaitingRoom, permille: u64, bytes: u64) -> bool {
-    waiting.permille >= permille || waiting.bytes >= bytes
+/// Whether a `part`th of a harvest is waiting.
+fn is_harvest(waiting: WaitingRoom, tree_bytes: u64, part: u64) -> bool {
+    let bytes = HARVEST_MIN_BYTES + HARVEST_TREES * tree_bytes;
+    waiting.permille >= HARVEST_PERMILLE / part || waiting.bytes >= bytes / part
 }
 
 /// How fast to go.

@@ -208,3 +208,34 @@ fn a_pool_full_of_metadata_can_be_emptied() {
         }
     }
 }
+
+#[test]
+fn what_a_checkpoint_freed_is_usable_once_its_root_is_published_again() {
+    let sim = mirror(40, 2);
+    let store = open_with(&sim, &[], ordinary()).expect("opens");
+    let used = || store.pool().members()[0].slab_counts().1;
+    put(&store, 0..10, 1);
+    super::put_extent(&store, 1, 200).expect("writes");
+    store.checkpoint().expect("takes a checkpoint");
+    super::delete_extents(&store, 1).expect("deletes");
+    store.checkpoint().expect("takes a checkpoint");
+    let waiting = store.pool().waiting_room().bytes;
+    let before = used();
+    assert!(waiting > 0, "the root before still refers to it");
+    // What is freed from here on is in the tables of both roots.
+    super::put_extent(&store, 2, 200).expect("writes");
+    let root = store.pool().root().expect("there is one");
+    store.publish_again().expect("publishes");
+    let again = store.pool().root().expect("there is one");
+    assert_eq!((again.checkpoint, &again.block), (root.checkpoint + 1, &root.block));
+    assert!(used() <= before && store.pool().waiting_room().bytes < waiting, "its slabs are free");
+    store.sync(store.last_seq()).expect("syncs");
+    store.check_trees().expect("whole");
+    drop(store);
+    sim.world.power_cut(PowerCut::Lost, 1);
+    let store = open_with(&sim, &[], ordinary()).expect("opens");
+    store.check_trees().expect("whole");
+    assert_eq!(count(&store, 1), 10);
+    store.checkpoint().expect("takes a checkpoint");
+    store.check_trees().expect("whole");
+}
