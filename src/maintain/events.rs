@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::{Deserialize, Serialize};
 
 use crate::fs::Fs;
-use crate::member::superblock::MemberId;
+use crate::member::superblock::{MemberId, Seq};
 use crate::member::wire;
 use crate::store::Tx;
 use crate::store::tables::{Table, number_key, single};
@@ -110,9 +110,19 @@ pub type Listener = Box<dyn Fn(&Event) + Send + Sync>;
 pub struct Events {
     fs: Arc<Fs>,
     /// Held while an event is taken in, so that they are in the tables in their order.
-    turn: Mutex<()>,
+    waiting: Mutex<Waiting>,
     kept: Mutex<Kept>,
     listener: Option<Listener>,
+}
+
+/// Events that are in memory only. A record makes its epoch one that the members which are not here lack: a pool that
+/// was only looked at with some of its members, and then with the others, would have diverged. So events are stored
+/// once something else was changed.
+#[derive(Debug)]
+struct Waiting {
+    /// The last record when the pool was mounted; none once another followed.
+    quiet_since: Option<Seq>,
+    records: Vec<Tx>,
 }
 
 #[derive(Debug, Default)]
@@ -139,21 +149,39 @@ impl Events {
             kept.next = single(&key).unwrap_or(kept.next).max(kept.next).saturating_add(1);
             kept.events.extend(wire::unpack::<Event>(&value).ok());
         }
-        Self { fs, turn: Mutex::new(()), kept: Mutex::new(kept), listener }
+        let waiting = Waiting { quiet_since: Some(fs.store().last_seq()), records: Vec::new() };
+        Self { fs, waiting: Mutex::new(waiting), kept: Mutex::new(kept), listener }
     }
 
-    /// Notes that something happened. It is in the tables with the next journal write, if the pool takes changes.
+    /// Notes that something happened. It is in the tables with the next journal write, if the pool takes changes and
+    /// has taken any since it was mounted.
     pub fn note(&self, news: News) {
-        let _turn = self.turn.lock();
+        let mut waiting = self.waiting.lock();
         let (event, tx) = self.keep(news);
         log::info!("{}", event.text);
         if let Some(listener) = &self.listener {
             listener(&event);
         }
-        if !self.fs.pool().read_only()
-            && let Err(error) = self.fs.commit_records(tx)
-        {
-            log::debug!("an event is in memory only: {error}");
+        waiting.records.push(tx);
+        self.store(&mut waiting);
+    }
+
+    /// Stores the events that waited for something else to change, if it did.
+    pub fn store_waiting(&self) {
+        self.store(&mut self.waiting.lock());
+    }
+
+    fn store(&self, waiting: &mut Waiting) {
+        if waiting.quiet_since == Some(self.fs.store().last_seq()) || self.fs.pool().read_only() {
+            let surplus = waiting.records.len().saturating_sub(EVENTS_KEPT);
+            waiting.records.drain(..surplus);
+            return;
+        }
+        waiting.quiet_since = None;
+        for tx in waiting.records.drain(..) {
+            if let Err(error) = self.fs.commit_records(tx) {
+                log::debug!("an event is in memory only: {error}");
+            }
         }
     }
 

@@ -148,6 +148,7 @@ impl Maintenance {
     pub fn look(&self) {
         let news = self.watch.lock().look(self.fs.pool().status());
         news.into_iter().for_each(|news| self.events.note(news));
+        self.events.store_waiting();
         self.scheduler.look_for_stalls();
         self.note_damage();
         self.care();

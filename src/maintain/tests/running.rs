@@ -137,8 +137,23 @@ fn settings_survive_a_mount() {
 }
 
 #[test]
+fn events_alone_are_no_record() {
+    // Or members that were away, and are mounted without these next, would have diverged.
+    let rig = Rig::new("mirror", 2, 64);
+    let before = rig.fs().store().last_seq();
+    rig.maintenance().events().note(News::new(What::Damage, "something"));
+    rig.maintenance().look();
+    assert_eq!(rig.fs().store().last_seq(), before);
+    rig.scheduler().set(Settings::default()).expect("set");
+    let set = rig.fs().store().last_seq();
+    rig.maintenance().look();
+    assert!(rig.fs().store().last_seq() > set, "what waited is stored with the next change");
+}
+
+#[test]
 fn events_are_kept_bounded_and_survive() {
     let mut rig = Rig::new("mirror", 2, 64);
+    rig.scheduler().set(Settings::default()).expect("set");
     for number in 0..1200 {
         rig.maintenance().events().note(News::new(What::Damage, format!("number {number}")));
     }
