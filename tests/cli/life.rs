@@ -100,6 +100,10 @@ fn a_pool_is_checked_when_it_is_not_mounted() {
     let fresh = bench.poolctl(&["check", "tank", "--json"]).done().json();
     assert_eq!((&fresh["version"], &fresh["never_mounted"]), (&1.into(), &true.into()));
     bench.poolctl(&["check", "nonsense"]).refused(1, &["nonsense"]);
+    // By the paths of members, which are all of one pool.
+    let members = ["a", "b", "c"].map(|member| bench.text(member));
+    let paths = [vec!["check", "--json"], members.iter().map(String::as_str).collect()].concat();
+    assert_eq!(bench.poolctl(&paths).done().json()["uuid"], fresh["uuid"]);
     if !can_mount() {
         return;
     }

@@ -22,8 +22,9 @@ const CACHE_BYTES: u64 = 64 << 20;
 /// Check that everything that a pool's metadata says agrees. The pool must not be mounted; nothing is changed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The pool (default: all that are known).
-    pool: Option<String>,
+    /// The pool, or some of its members (default: all pools that are known).
+    #[arg(value_name = "POOL|MEMBER")]
+    pools: Vec<String>,
     /// Read all file data too, and compare it with its checksums.
     #[arg(long)]
     data: bool,
@@ -54,16 +55,22 @@ struct Pools {
 /// # Errors
 /// When the pool is not known, is mounted, or can't be put together.
 pub fn run(args: &Args) -> Result<ExitCode> {
-    let pools = match &args.pool {
-        Some(pool) => vec![find(pool)?],
-        None => known_pools()?,
-    };
+    let mut pools: Vec<KnownPool> = Vec::new();
+    for name in &args.pools {
+        let found = find(name)?;
+        if pools.iter().all(|known| known.uuid != found.uuid) {
+            pools.push(found);
+        }
+    }
+    if args.pools.is_empty() {
+        pools = known_pools()?;
+    }
     let options = CheckOptions { data: args.data };
     let checked: Vec<Checked> = pools.iter().map(|pool| check(pool, options)).collect::<Result<_>>()?;
     let code = checked.iter().map(exit_code).max_by_key(|code| severity(*code)).unwrap_or(0);
     if args.json {
-        match (&args.pool, checked.len()) {
-            (Some(_), 1) => checked.into_iter().try_for_each(json)?,
+        match (args.pools.is_empty(), checked.len()) {
+            (false, 1) => checked.into_iter().try_for_each(json)?,
             _ => json(Pools { pools: checked })?,
         }
     } else {
