@@ -219,11 +219,15 @@ impl Fs {
         *self.background.committer.lock() = Some(committer);
         let weak = Arc::downgrade(self);
         let background = self.background.clone();
+        // Where nobody changes anything it makes no record either: a pool that is only looked at with some of its
+        // members, and then with others, must not diverge.
+        let mounted_at = self.store.last_seq();
         let compactor = crate::sync::spawn("compactor", move || {
             let mut rest = JOURNAL_INTERVAL;
             while background.rest(rest) {
                 let Some(fs) = weak.upgrade() else { return };
-                rest = fs.compact_in_background();
+                let changed = fs.store.last_seq() != mounted_at;
+                rest = if changed { fs.compact_in_background() } else { JOURNAL_INTERVAL };
             }
         });
         *self.background.compactor.lock() = Some(compactor);
