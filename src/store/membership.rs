@@ -1,14 +1,20 @@
 //! Members come and go: with the log standing still, and nothing acknowledged before all members know of it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use super::Store;
 use super::error::{Result, StoreError};
-use crate::member::Disk;
 use crate::member::open::{self, Bounds, MemberSpec};
-use crate::member::superblock::MemberId;
+use crate::member::superblock::{MemberId, Superblock};
+use crate::member::{Disk, MemberError};
 use crate::pool::{Found, JournalEnd, PoolError};
-use crate::sync::Arc;
+use crate::sync::{Arc, Clock};
+
+/// A member that was let go may stay locked for so long.
+const LET_GO_PATIENCE: Duration = Duration::from_secs(2);
+/// It is tried again after so long.
+const LET_GO_LOOK: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Takes a path into the pool as a new member.
@@ -51,7 +57,7 @@ impl Store {
             // One that failed is still locked by this process.
             self.pool.let_failed_go(own.member);
         }
-        let (disk, superblock) = open::open(path, None, false).map_err(PoolError::from)?;
+        let (disk, superblock) = open_when_let_go(path).map_err(PoolError::from)?;
         self.bring_online(Found { disk, superblock })
     }
 
@@ -120,5 +126,20 @@ impl Store {
             self.journal.poison(&error.to_string());
         }
         Ok(outcome?)
+    }
+}
+
+/// Opens a member. One that this process has just let go is still locked until the threads of its last requests have
+/// ended, so it is tried again for a while.
+fn open_when_let_go(path: &Path) -> std::result::Result<(Arc<dyn Disk>, Superblock), MemberError> {
+    let clock = Clock::system();
+    let start = clock.elapsed();
+    loop {
+        match open::open(path, None, false) {
+            Err(MemberError::InUse { .. }) if clock.elapsed().saturating_sub(start) < LET_GO_PATIENCE => {
+                clock.sleep(LET_GO_LOOK);
+            }
+            outcome => return outcome,
+        }
     }
 }
