@@ -63,7 +63,9 @@ impl Pool {
 
     /// How every set that holds something would be without the members in `lost`.
     pub fn sets_without(&self, lost: &HashSet<MemberId>) -> Vec<SetWithout> {
-        let here = |id: MemberId| !lost.contains(&id) && self.member(id).is_here();
+        // Nobody should count on one that is failing.
+        let is_well = |member: &Member| member.is_here() && member.health().0 != MemberHealth::Failing;
+        let here = |id: MemberId| !lost.contains(&id) && is_well(self.member(id));
         let sets = self.sets.all();
         let in_use = sets.iter().filter(|set| set.live() > 0);
         let without = in_use.map(|set| SetWithout {

@@ -186,8 +186,8 @@ impl Pool {
 
 /// Notes which of a member's slabs in use its disk does not have. Gives those that it has.
 fn note_lost_slabs(member: &Member, disk: &dyn Disk) -> Vec<SlabNo> {
-    // On a block device all exist always.
-    let there = disk.list_slabs().ok().filter(|_| disk.kind() != DiskKind::Device);
+    // On a block device and in an image all exist always: there is no list of them.
+    let there = disk.list_slabs().ok().filter(|_| disk.kind() == DiskKind::Directory);
     let Some(there) = there else { return Vec::new() };
     let lost = member.note_lost(&there);
     if lost > 0 {

@@ -154,3 +154,27 @@ fn members_come_and_go_without_a_mount() {
     assert_files(&bench);
     bench.poolctl(&["scrub", "tank"]).done();
 }
+
+#[test]
+fn image_files_are_whole_after_another_mount() {
+    if !can_mount() {
+        return;
+    }
+    let bench = Bench::new();
+    let (mnt, image) = (bench.text("mnt"), bench.text("c.img"));
+    bench.dirs(&["mnt"]);
+    fs::File::create(&image).and_then(|file| file.set_len(100 << 20)).expect("an image");
+    let [a, b] = [bench.member("a"), bench.member("b")];
+    let args = ["create", "tank", &a, &b, &image, "--resiliency", "parity", "--mountpoint", &mnt];
+    bench.poolctl(&args).done();
+    bench.poolfs(&["mount", &mnt]).done();
+    fs::write(bench.at("mnt/file"), vec![7; 5_000_000]).expect("a file");
+    bench.poolfs(&["umount", &mnt]).done();
+    bench.poolfs(&["mount", &mnt]).done();
+    assert_eq!(bench.poolctl(&["status", "tank", "--json"]).done().json()["health"], "online");
+    bench.poolfs(&["umount", &mnt]).done();
+    fs::rename(bench.at("a"), bench.at("gone")).expect("pulled");
+    bench.poolfs(&["mount", &mnt, "-o", "wait=0"]).done();
+    assert!(fs::read(bench.at("mnt/file")).expect("reads") == vec![7; 5_000_000]);
+    bench.poolfs(&["umount", &mnt]).done();
+}
