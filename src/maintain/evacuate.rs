@@ -85,16 +85,10 @@ impl Evacuate {
         Self { pool, member, new, carrier: Carrier::default(), progress }
     }
 
-    fn moved(&mut self, bytes: u64) -> Step {
-        self.progress.done_bytes += bytes;
-        self.progress.total_bytes = self.progress.total_bytes.max(self.progress.done_bytes);
-        Step::Moved(bytes)
-    }
-
     fn next(&mut self, fs: &Fs, budget: u64) -> Result<Step, JobError> {
         if !self.carrier.wants_more(fs) {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let mut slots = self.pool.slots(|place| place.member == self.member);
         // What is being rewritten first, then what is quick.
@@ -102,13 +96,13 @@ impl Evacuate {
         slots.sort_by_key(|slot| (Some(slot.set) != rewriting, slot.fill));
         let begun = slots.iter().take(1).filter(|slot| Some(slot.set) == rewriting).copied();
         if let Some(bytes) = self.carrier.rewrite_one(fs, &begun.collect::<Vec<_>>())? {
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let (pool, new) = (Arc::clone(&self.pool), self.new);
         let begun = self.carrier.begin(fs, &slots, |slot| pool.targets_for(slot.set, new))?;
         if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         if slots.is_empty() { self.finish(fs) } else { self.otherwise(fs, &begun) }
     }
@@ -120,7 +114,7 @@ impl Evacuate {
         let data = |slot: &&SlotInfo| slot.purpose == Purpose::Data && !damaged(slot);
         let data: Vec<SlotInfo> = begun.homeless.iter().filter(data).copied().collect();
         if let Some(bytes) = self.carrier.rewrite_one(fs, &data)? {
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let metadata = |slot: &&SlotInfo| slot.purpose == Purpose::Meta;
         let metadata: HashSet<SetId> = begun.homeless.iter().filter(metadata).map(|slot| slot.set).collect();

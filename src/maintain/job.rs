@@ -111,6 +111,15 @@ pub struct Progress {
     pub unsaved: Vec<Unsaved>,
 }
 
+impl Progress {
+    /// So many bytes more are done, which may be more than was expected.
+    pub fn moved(&mut self, bytes: u64) -> Step {
+        self.done_bytes += bytes;
+        self.total_bytes = self.total_bytes.max(self.done_bytes);
+        Step::Moved(bytes)
+    }
+}
+
 /// Something that a job counts, for people and programs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {

@@ -56,22 +56,16 @@ impl Rebalance {
         Self { pool, before, carrier: Carrier::default(), progress }
     }
 
-    fn moved(&mut self, bytes: u64) -> Step {
-        self.progress.done_bytes += bytes;
-        self.progress.total_bytes = self.progress.total_bytes.max(self.progress.done_bytes);
-        Step::Moved(bytes)
-    }
-
     fn next(&mut self, fs: &Fs, budget: u64) -> Result<Step, JobError> {
         if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let mut rewrites = narrow(&self.pool, self.before);
         rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
         if !rewrites.is_empty() {
             if let Some(bytes) = self.carrier.rewrite_one(fs, &rewrites)? {
-                return Ok(self.moved(bytes));
+                return Ok(self.progress.moved(bytes));
             }
             // What was rewritten is free after some checkpoints.
             if self.carrier.settle(fs)? {
@@ -83,7 +77,7 @@ impl Rebalance {
         let begun = self.carrier.begin(fs, &slots, |_| vec![to])?;
         if begun.count > 0 {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         if self.carrier.settle(fs)? {
             return Ok(Step::Moved(0));

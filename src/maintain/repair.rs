@@ -39,23 +39,17 @@ impl Repair {
         Self { pool: Arc::clone(fs.pool()), narrow, carrier: Carrier::cautious(), progress }
     }
 
-    fn moved(&mut self, bytes: u64) -> Step {
-        self.progress.done_bytes += bytes;
-        self.progress.total_bytes = self.progress.total_bytes.max(self.progress.done_bytes);
-        Step::Moved(bytes)
-    }
-
     fn next(&mut self, fs: &Fs, budget: u64) -> Result<Step, JobError> {
         if !self.carrier.wants_more(fs) {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let slots = lost(&self.pool);
         let pool = Arc::clone(&self.pool);
         let begun = self.carrier.begin(fs, &slots, |slot| pool.targets_for(slot.set, None))?;
         if !self.carrier.is_idle() {
             let bytes = self.carrier.carry(fs, budget)?;
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let mut rewrites = self.pool.sets_to_widen();
         rewrites.retain(|slot| !self.carrier.is_damaged(slot.set));
@@ -68,7 +62,7 @@ impl Repair {
             rewrites.extend(begun.homeless.iter().filter(helps));
         }
         if let Some(bytes) = self.carrier.rewrite_one(fs, &rewrites)? {
-            return Ok(self.moved(bytes));
+            return Ok(self.progress.moved(bytes));
         }
         let thin = self.pool.thin_metadata();
         let left = begun.busy + begun.dead + begun.homeless.len() + rewrites.len() + thin.len();

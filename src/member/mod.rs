@@ -60,6 +60,13 @@ pub enum DiskKind {
     Simulated,
 }
 
+impl DiskKind {
+    /// Whether [`Disk::list_slabs`] says which slabs exist: on a device or in an image all do, always.
+    pub const fn lists_slabs(self) -> bool {
+        !matches!(self, Self::Device | Self::Image)
+    }
+}
+
 /// How much room a member has for slabs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
@@ -153,7 +160,8 @@ pub trait Disk: Send + Sync + std::fmt::Debug {
     /// [`MemberError::Io`].
     fn delete_slab(&self, slab: SlabNo) -> Result<()>;
 
-    /// The slabs that exist, in ascending order. A block device, where all exist always, returns none.
+    /// The slabs that exist, in ascending order. Nothing where all exist always
+    /// ([`DiskKind::lists_slabs`]).
     ///
     /// # Errors
     /// [`MemberError::Io`].

@@ -7,7 +7,7 @@ use super::space::Urgency;
 use super::stripe_writer::Chunk;
 use crate::layout::{Kind, Resiliency};
 use crate::member::superblock::{MetaPointer, Purpose, SetId, SetRecord};
-use crate::member::{AlignedBuf, Disk, DiskKind, SlabNo};
+use crate::member::{AlignedBuf, Disk, SlabNo};
 use crate::units::SECTOR_LEN;
 
 /// How much of a metadata set is used up.
@@ -186,8 +186,7 @@ impl Pool {
 
 /// Notes which of a member's slabs in use its disk does not have. Gives those that it has.
 fn note_lost_slabs(member: &Member, disk: &dyn Disk) -> Vec<SlabNo> {
-    // On a block device and in an image all exist always: there is no list of them.
-    let there = disk.list_slabs().ok().filter(|_| disk.kind() == DiskKind::Directory);
+    let there = disk.list_slabs().ok().filter(|_| disk.kind().lists_slabs());
     let Some(there) = there else { return Vec::new() };
     let lost = member.note_lost(&there);
     if lost > 0 {

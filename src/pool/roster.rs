@@ -301,21 +301,33 @@ impl Member {
         slabs.search_from = slabs.search_from.min(slab);
     }
 
-    /// Gives a slab back. True when the disk is to keep it; otherwise it is deleted first.
+    /// Gives a slab back. It is kept for the next set, or deleted before anybody else can take it.
     pub fn return_slab(&self, slab: SlabNo, delete: impl FnOnce()) {
-        let keeps = self.takes_sets() && self.makes_slabs() && {
-            let mut slabs = self.slabs.lock();
-            let keeps = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
-            keeps && slabs.used.remove(&slab) && slabs.kept.insert(slab)
-        };
-        if !keeps {
-            delete();
+        if self.keep(slab) {
+            return;
         }
+        delete();
         let mut slabs = self.slabs.lock();
         slabs.used.remove(&slab);
         slabs.lost.remove(&slab);
         slabs.search_from = slabs.search_from.min(slab);
         slabs.full_at = None;
+    }
+
+    /// Makes a slab that was in use one of those that are kept, if there is to be another. From then on it may be
+    /// somebody else's at any moment.
+    fn keep(&self, slab: SlabNo) -> bool {
+        if !self.takes_sets() || !self.makes_slabs() {
+            return false;
+        }
+        let mut slabs = self.slabs.lock();
+        let wanted = !slabs.lost.contains(&slab) && (slabs.kept.len() as u64) < slabs.room / KEPT_SHARE;
+        let keeps = wanted && slabs.used.remove(&slab);
+        if keeps {
+            slabs.kept.insert(slab);
+            slabs.full_at = None;
+        }
+        keeps
     }
 
     /// The slab is free, and nobody is to rely on its being there any more: it is about to be deleted.
@@ -332,11 +344,6 @@ impl Member {
     pub fn mark_full(&self) {
         let mut slabs = self.slabs.lock();
         slabs.full_at = Some((slabs.used.len() + slabs.kept.len()) as u64);
-    }
-
-    /// Notes how many slabs may exist in all.
-    pub fn set_room(&self, room: u64) {
-        self.slabs.lock().room = room;
     }
 
     /// Notes how many slabs may exist beyond those that do, and in all.

@@ -296,3 +296,24 @@ fn two_sets_never_share_a_slab() {
 }
 
 mod slow;
+
+#[test]
+fn no_slab_is_given_to_two_takers() {
+    // One that is kept may be taken the moment it is given back.
+    let sim = SimPool::create(1, &[64], resiliency("simple")).expect("creates");
+    let pool = start(&sim, &[]);
+    let (member, held) = (&pool.members()[0], crate::sync::Mutex::new(std::collections::BTreeSet::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..200_000 {
+                    let (slab, _) = member.take_slab(0).expect("there are many more than takers");
+                    assert!(held.lock().insert(slab), "slab {slab} is taken twice");
+                    held.lock().remove(&slab);
+                    member.return_slab(slab, || ());
+                }
+            });
+        }
+    });
+    assert_eq!(member.slab_counts().1, 0);
+}

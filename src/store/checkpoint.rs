@@ -104,14 +104,18 @@ impl Store {
     }
 
     /// Publishes the last checkpoint's root once more, as another checkpoint: then the root before it is gone from all
-    /// superblocks, and what the last one freed can be used again, for the price of superblocks. Does nothing before
-    /// the first checkpoint.
+    /// superblocks, and what the last one freed can be used again, for the price of superblocks. During recovery it is
+    /// another checkpoint; before the first checkpoint it is nothing.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`], [`StoreError::Poisoned`].
+    /// [`StoreError::ReadOnly`], [`StoreError::Poisoned`]; during recovery as [`Store::checkpoint`].
     pub fn publish_again(&self) -> Result<()> {
         if self.pool.read_only() {
             return Err(StoreError::ReadOnly);
+        }
+        if !self.journal.lock().is_started() {
+            // During recovery what is committed is not in the log: only a checkpoint says where the log begins.
+            return self.checkpoint();
         }
         let mut last = self.last_checkpoint.lock();
         let Some(root) = self.pool.root() else { return Ok(()) };

@@ -151,7 +151,8 @@ impl Fs {
 
     /// A set that can't be read in full stays as it is until the next mount.
     fn give_up(&self, set: SetId, error: &super::FsError) {
-        if error.is_no_space() {
+        // One that is gone died by itself while it was looked at.
+        if error.is_no_space() || self.pool.set_usage(set).is_none() {
             return;
         }
         log::warn!("set {set} is not compacted: {error}");
